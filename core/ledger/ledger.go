@@ -1,0 +1,159 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// ErrConflict says that the record's version is not the expected one.
+var ErrConflict = errors.New("ledger: record was changed by somebody else")
+
+// ErrUnavailable says that the store cannot be reached now; wrap it around the cause.
+var ErrUnavailable = errors.New("ledger: store unavailable")
+
+// Key names a record: a partition (such as "cluster/claim") and a name in it.
+type Key struct{ Partition, Sort string }
+
+// Item is a stored record.
+type Item struct {
+	Key
+	Version  int64     // 1 with the first write, then one more each time
+	Expires  time.Time // zero = never
+	Instance string    // indexed where not empty: the instance id the record is about
+	Data     json.RawMessage
+}
+
+// Any as expected version writes whatever is there.
+const Any int64 = -1
+
+// Store keeps items. Every call has the deadline of its context.
+type Store interface {
+	// Get reads strongly consistently; ok is false where there is none or it has expired at now.
+	Get(ctx context.Context, k Key, now time.Time) (it Item, ok bool, err error)
+	// Put writes where the stored version equals expect (0: no record, or an expired one; Any:
+	// whatever) and answers the new version, else ErrConflict.
+	Put(ctx context.Context, it Item, expect int64, now time.Time) (version int64, err error)
+	// Transact puts all or none.
+	Transact(ctx context.Context, puts []PutOp, now time.Time) error
+	// Delete removes where the version equals expect (Any: whatever); no record is no error.
+	Delete(ctx context.Context, k Key, expect int64) error
+	// Query lists a partition's items whose Sort begins with prefix, in Sort order, expired ones left out.
+	Query(ctx context.Context, partition, prefix string, now time.Time) ([]Item, error)
+	// ByInstance lists the items with this Instance, expired ones left out.
+	ByInstance(ctx context.Context, instanceID string, now time.Time) ([]Item, error)
+	Close() error
+}
+
+// PutOp is one write of a transaction.
+type PutOp struct {
+	Item   Item
+	Expect int64
+}
+
+// Launch is the intent to buy, written before the call and closed after it.
+// Partition "<cluster>/launch", sort = ID.
+type Launch struct {
+	ID       string        `json:"id"`
+	Attempt  int           `json:"attempt"`
+	Token    string        `json:"token"`
+	Epoch    int64         `json:"epoch"` // leader epoch that wrote it
+	Claims   []LaunchClaim `json:"claims"`
+	Request  []byte        `json:"request"` // complete request, sent again byte for byte
+	State    string        `json:"state"`   // open, done, cancelled
+	Opened   time.Time     `json:"opened"`
+	Closed   time.Time     `json:"closed,omitzero"`
+	Error    string        `json:"error,omitempty"`
+	Pool     string        `json:"pool"`
+	Capacity string        `json:"capacity"` // capacity type
+}
+
+// States of a Launch.
+const (
+	LaunchOpen      = "open"
+	LaunchDone      = "done"
+	LaunchCancelled = "cancelled"
+)
+
+// LaunchClaim is the part of one claim in a launch.
+type LaunchClaim struct {
+	Name       string  `json:"name"`
+	UID        string  `json:"uid"`
+	InstanceID string  `json:"instanceId,omitempty"`
+	Asked      string  `json:"asked"`         // best offering: type/zone/capacity type
+	Got        string  `json:"got,omitempty"` // offering that was bought
+	USDPerHour float64 `json:"usdPerHour,omitempty"`
+}
+
+// ClaimState is the memory of one claim. Partition "<cluster>/claim", sort = uid, Instance set once known.
+type ClaimState struct {
+	Name       string    `json:"name"`
+	UID        string    `json:"uid"`
+	Pool       string    `json:"pool"`
+	State      string    `json:"state"` // planned, launched, registered, initialized, draining, terminating, gone
+	LaunchID   string    `json:"launchId,omitempty"`
+	InstanceID string    `json:"instanceId,omitempty"`
+	NodeName   string    `json:"nodeName,omitempty"`
+	Offering   string    `json:"offering,omitempty"`
+	USDPerHour float64   `json:"usdPerHour,omitempty"`
+	Reason     string    `json:"reason,omitempty"` // why it ends
+	Updated    time.Time `json:"updated"`
+}
+
+// InstanceOwner tells the Lambda whose an instance is. Partition "<account>/<region>/instance", sort = id.
+type InstanceOwner struct {
+	Cluster   string `json:"cluster"`
+	Claim     string `json:"claim"`
+	Node      string `json:"node,omitempty"`
+	Rebalance string `json:"rebalance,omitempty"` // record, cordon, replace-then-drain
+	Offering  string `json:"offering,omitempty"`
+}
+
+// Notice is a stored interruption notice. Partition "<cluster>/notice" (or
+// "unowned/notice"), sort = "<instance>/<kind>", Instance = instance id.
+type Notice struct {
+	Instance  string    `json:"instance"`
+	Kind      string    `json:"kind"`
+	EventID   string    `json:"eventId"`
+	EventARN  string    `json:"eventArn,omitempty"`
+	FirstSeen time.Time `json:"firstSeen"`
+	Deadline  time.Time `json:"deadline,omitzero"`
+	State     string    `json:"state"` // seen, cordoned, draining, done
+	Action    string    `json:"action,omitempty"`
+}
+
+// OfferingHealth is what the account remembers of an offering, shared by all its
+// clusters. Partition "<account>/<region>/offering", sort = type/zone/capacity type.
+type OfferingHealth struct {
+	Shortages     int       `json:"shortages"`     // in a row
+	Interruptions int       `json:"interruptions"` // ever seen
+	LastShortage  time.Time `json:"lastShortage,omitzero"`
+	ClosedUntil   time.Time `json:"closedUntil,omitzero"`
+	Message       string    `json:"message,omitempty"`
+}
+
+// Decision is one line of the diary. Partition "<cluster>/decision/<yyyy-mm-dd>", sort = ULID.
+type Decision struct {
+	At       time.Time `json:"at"`
+	Plan     string    `json:"plan"`
+	Kind     string    `json:"kind"`
+	What     string    `json:"what"`
+	Why      string    `json:"why"`
+	Strategy string    `json:"strategy"`
+	Outcome  string    `json:"outcome"`
+	Basis    string    `json:"basis"`
+	Before   float64   `json:"usdPerHourBefore"`
+	After    float64   `json:"usdPerHourAfter"`
+	Bound    float64   `json:"lowerBoundUsdPerHour,omitempty"`
+	RunnerUp string    `json:"runnerUp,omitempty"`
+}
+
+// Heartbeat is the controller's last sign of life. Partition "<cluster>/heartbeat", sort "scaler".
+type Heartbeat struct {
+	At      time.Time `json:"at"`
+	Holder  string    `json:"holder"`
+	Epoch   int64     `json:"epoch"`
+	Version string    `json:"version"`
+	Active  bool      `json:"active"`
+}

@@ -1,0 +1,156 @@
+package model
+
+import (
+	"time"
+
+	"github.com/weir-project/weir/core/model/require"
+	"github.com/weir-project/weir/core/model/resource"
+)
+
+// Condition is a status condition of a claim or pool.
+type Condition struct {
+	Type, Status    string // Status: True, False, Unknown
+	Reason, Message string
+	Since           time.Time
+}
+
+// Condition types of a NodeClaim.
+const (
+	CondLaunched            = "Launched"
+	CondRegistered          = "Registered"
+	CondInitialized         = "Initialized"
+	CondReady               = "Ready"
+	CondConsolidatable      = "Consolidatable"
+	CondDrifted             = "Drifted"
+	CondDisruptionReason    = "DisruptionReason"
+	CondDrained             = "Drained"
+	CondVolumesDetached     = "VolumesDetached"
+	CondInstanceTerminating = "InstanceTerminating"
+)
+
+// Claim is a NodeClaim as planning and execution see it.
+type Claim struct {
+	Name, UID, ResourceVersion string
+	Pool                       string // empty: made by hand
+	NodeClass                  NodeClassRef
+	Labels, Annotations        map[string]string
+	Finalizers                 []string
+	Taints, StartupTaints      []Taint
+	Requirements               require.Set
+	Requests                   resource.Vector
+	ExpireAfter                time.Duration // Never = no expiry
+	TerminationGP              *time.Duration
+	Created                    time.Time
+	Deleting                   *time.Time
+
+	ProviderID, ImageID, NodeName string
+	Capacity, Allocatable         resource.Vector // estimates of the provider
+	Conditions                    []Condition
+	LastPodEvent                  *time.Time
+}
+
+// Condition finds a condition by type; absent counts as Unknown.
+func (c *Claim) Condition(t string) Condition {
+	for _, x := range c.Conditions {
+		if x.Type == t {
+			return x
+		}
+	}
+	return Condition{Type: t, Status: "Unknown"}
+}
+
+// Is says whether a condition is True.
+func (c *Claim) Is(t string) bool { return c.Condition(t).Status == "True" }
+
+// InstanceID is the part of a provider id (aws:///zone/i-...) behind the last slash.
+func InstanceID(providerID string) string {
+	for i := len(providerID) - 1; i >= 0; i-- {
+		if providerID[i] == '/' {
+			return providerID[i+1:]
+		}
+	}
+	return providerID
+}
+
+// ProviderID is the provider id of an instance, as kubelets on EC2 report it.
+func ProviderID(zone, instanceID string) string { return "aws:///" + zone + "/" + instanceID }
+
+// Node is a machine of the cluster: a Node object, a claim that has not joined
+// yet, or both joined by provider id.
+type Node struct {
+	Name, UID   string // of the Node object; empty until it joined
+	Claim       *Claim // nil: not ours
+	ProviderID  string
+	Labels      map[string]string // of the Node object, else of the claim
+	Annotations map[string]string
+	Taints      []Taint
+	Finalizers  []string
+	Capacity    resource.Vector // of the node once initialized, else the claim's estimate
+	Allocatable resource.Vector
+	Cordoned    bool // spec.unschedulable
+	Ready       bool
+	ReadySince  time.Time // last change of Ready
+	Created     time.Time
+	Deleting    *time.Time
+	Pods        []*Pod  // bound to it, terminal ones left out
+	USDPerHour  float64 // of its own offering; meaningless unless PriceKnown
+	PriceKnown  bool
+}
+
+// ID is the name to show: of the node, else of its claim.
+func (n *Node) ID() string {
+	if n.Name != "" || n.Claim == nil {
+		return n.Name
+	}
+	return n.Claim.Name
+}
+
+// Joined says whether a Node object exists.
+func (n *Node) Joined() bool { return n.Name != "" }
+
+// Managed says whether the node is ours.
+func (n *Node) Managed() bool { return n.Claim != nil }
+
+// Pool is the name of the NodePool, or empty.
+func (n *Node) Pool() string { return n.Labels[LabelPool] }
+
+// InstanceType, Zone and CapacityType read the labels.
+func (n *Node) InstanceType() string { return n.Labels[LabelInstanceType] }
+
+// Zone is the availability zone.
+func (n *Node) Zone() string { return n.Labels[LabelZone] }
+
+// CapacityType is spot, on-demand or reserved.
+func (n *Node) CapacityType() string { return n.Labels[LabelCapacityType] }
+
+// Registered says whether a managed node has been taken over; unmanaged nodes count as such.
+func (n *Node) Registered() bool {
+	return n.Claim == nil || n.Labels[LabelRegistered] == "true" || n.Claim.Is(CondRegistered)
+}
+
+// Initialized says whether a managed node is usable; unmanaged nodes count as such.
+func (n *Node) Initialized() bool {
+	return n.Claim == nil || n.Labels[LabelInitialized] == "true" || n.Claim.Is(CondInitialized)
+}
+
+// BeingRemoved says whether the node or its claim is being deleted or is marked as disrupted.
+func (n *Node) BeingRemoved() bool {
+	if n.Deleting != nil || n.Claim != nil && n.Claim.Deleting != nil {
+		return true
+	}
+	for _, t := range n.Taints {
+		if t.Key == TaintDisrupted {
+			return true
+		}
+	}
+	return false
+}
+
+// Used is the sum of the requests of the pods on the node.
+func (n *Node) Used() resource.Vector {
+	var sum resource.Vector
+	for _, p := range n.Pods {
+		sum = sum.Add(p.Requests)
+	}
+	return sum
+}

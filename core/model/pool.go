@@ -1,0 +1,138 @@
+package model
+
+import (
+	"time"
+
+	"github.com/weir-project/weir/core/model/require"
+	"github.com/weir-project/weir/core/model/resource"
+)
+
+// Never is the duration that stands for "never" in pools and claims.
+const Never time.Duration = -1
+
+// Limits caps what a pool may own: capacity by resource, and nodes.
+type Limits struct {
+	Resources map[string]int64 // units as in package resource; absent = no limit
+	Nodes     *int64
+}
+
+// None says whether nothing is limited.
+func (l Limits) None() bool { return len(l.Resources) == 0 && l.Nodes == nil }
+
+// ConsolidationPolicy of a pool.
+type ConsolidationPolicy string
+
+// The policies of v1.
+const (
+	WhenEmpty                ConsolidationPolicy = "WhenEmpty"
+	WhenEmptyOrUnderutilized ConsolidationPolicy = "WhenEmptyOrUnderutilized"
+	Balanced                 ConsolidationPolicy = "Balanced"
+)
+
+// DisruptionReason says why a node is taken away.
+type DisruptionReason string
+
+// The reasons of v1 and of the plan formats.
+const (
+	Empty         DisruptionReason = "Empty"
+	Underutilized DisruptionReason = "Underutilized"
+	Drifted       DisruptionReason = "Drifted"
+	Expired       DisruptionReason = "Expired"
+	Unhealthy     DisruptionReason = "Unhealthy"
+	Interrupted   DisruptionReason = "Interrupted"
+)
+
+// Budget bounds how many nodes of a pool may be disrupted at once.
+type Budget struct {
+	Nodes    string             // "10%" or "3", as written
+	Reasons  []DisruptionReason // empty = all
+	Schedule string             // cron line in UTC, empty = always
+	Duration time.Duration      // of the window that Schedule opens
+}
+
+// Pool is a NodePool as planning sees it.
+type Pool struct {
+	Name, UID   string
+	Annotations map[string]string // of the NodePool object
+	Weight      int32
+	Static      *int64 // replicas of a static pool, nil = dynamic
+
+	// Template of the claims.
+	Labels          map[string]string // template labels, without the pool's own
+	NodeAnnotations map[string]string
+	Taints          []Taint
+	StartupTaints   []Taint
+	Requirements    require.Set // template requirements and labels and the pool label, canonical keys
+	NodeClass       NodeClassRef
+	ExpireAfter     time.Duration // Never = no expiry
+	TerminationGP   *time.Duration
+	Hash            string
+	HashVersion     string
+
+	Limits           Limits
+	Policy           ConsolidationPolicy
+	ConsolidateAfter time.Duration // Never = neither emptiness nor consolidation
+	Budgets          []Budget      // empty = unlimited
+	Deleting         bool
+	Unusable         string // why nothing may be bought for it now, or empty
+}
+
+// NodeClassRef names the provider's configuration object.
+type NodeClassRef struct{ Group, Kind, Name string }
+
+// NodeClass is what planning needs of an EC2NodeClass. Amounts are nil where unset.
+type NodeClass struct {
+	Name, UID         string
+	Family            string   // AL2023, AL2, Bottlerocket, Windows2019, Windows2022, Windows2025, Custom
+	Zones             []string // zones of the resolved subnets; nil = not resolved, every zone
+	MaxPods           *int32
+	PodsPerCore       *int32
+	KubeReserved      map[string]int64 // cpu milli, memory and ephemeral-storage bytes
+	SystemReserved    map[string]int64
+	EvictionMemory    string // memory.available of evictionHard as written, empty = default
+	EvictionStorage   string // nodefs.available of evictionHard as written, empty = default
+	RootVolumeBytes   int64  // ephemeral-storage of the node, 0 = the family's default
+	InstanceStoreRAID bool
+	ReservedENIs      int32
+	RootVolumeUSD     float64 // price of the volumes of one node, USD per hour
+	Unusable          string  // why nothing may be launched with it, or empty
+}
+
+// InstanceType is one kind of machine, as one node class would run it.
+type InstanceType struct {
+	Name        string
+	Labels      map[string]string // everything the node will carry but zone, capacity type and pool
+	Capacity    resource.Vector
+	Allocatable resource.Vector
+	MemoryFrom  string // "estimated" or "learned": where the memory figure comes from
+}
+
+// Offering is one thing that can be bought: a type in a zone as a capacity type.
+type Offering struct {
+	Type          *InstanceType
+	Zone          string
+	CapacityType  string
+	USDPerHour    float64
+	PriceSource   string // list, spot-history, synthetic, catalogue, override, unknown
+	Available     bool
+	Unavailable   string // why not, where Available is false
+	ReservationID string
+	Count         int // of a reservation: how many are left
+}
+
+// Key names the offering in memory shared by clusters: type/zone/capacity type.
+func (o *Offering) Key() string { return o.Type.Name + "/" + o.Zone + "/" + o.CapacityType }
+
+// Label is the value the node bought with this offering will have for key.
+func (o *Offering) Label(key string) (string, bool) {
+	switch key {
+	case LabelZone:
+		return o.Zone, true
+	case LabelCapacityType:
+		return o.CapacityType, true
+	case AWSLabelDomain + "/capacity-reservation-id":
+		return o.ReservationID, o.ReservationID != ""
+	}
+	v, ok := o.Type.Labels[key]
+	return v, ok
+}

@@ -1,0 +1,97 @@
+package model
+
+import (
+	"time"
+
+	"github.com/weir-project/weir/core/model/require"
+	"github.com/weir-project/weir/core/model/resource"
+)
+
+// World is a snapshot of everything that planners decide from. It is read-only.
+type World struct {
+	Now         time.Time
+	Pools       []*Pool
+	NodeClasses map[string]*NodeClass // by name
+	Nodes       []*Node               // ours and others, also claims that have not joined
+	Pods        []*Pod                // waiting pods only; the rest is on the nodes
+	DaemonSets  []*DaemonSet
+	PDBs        []*PDB
+	// Offerings by node class name: what can be bought with it, price and health included.
+	Offerings map[string][]*Offering
+	Settings  Settings
+}
+
+// Settings are the parts of the configuration that planning reads; field names
+// follow Karpenter's settings.
+type Settings struct {
+	IgnorePreferences    bool // PREFERENCE_POLICY=Ignore
+	MinValuesBestEffort  bool // MIN_VALUES_POLICY=BestEffort
+	ReservedCapacity     bool
+	SpotToSpot           bool
+	StaticCapacity       bool
+	AlternativesMaxRatio float64 // alternatives cost at most best x this; 0 = 1.25
+}
+
+// Pool finds a pool by name, nil where it is not there.
+func (w *World) Pool(name string) *Pool {
+	for _, p := range w.Pools {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Filter names what stood in the way of a pod, in the words of the plan formats.
+type Filter string
+
+// The filters, in the order in which they are tried.
+const (
+	FilterPool         Filter = "pool"
+	FilterTaints       Filter = "taints"
+	FilterRequirements Filter = "requirements"
+	FilterDaemonSets   Filter = "daemonsets"
+	FilterResources    Filter = "resources"
+	FilterOfferings    Filter = "offerings"
+	FilterLimits       Filter = "limits"
+	FilterTopology     Filter = "topology"
+	FilterAffinity     Filter = "affinity"
+	FilterVolumes      Filter = "volumes"
+	FilterPorts        Filter = "ports"
+	FilterStrategy     Filter = "strategy"
+)
+
+// Reason says why a pod cannot run on a new node of one pool.
+type Reason struct {
+	Pool      string // empty: holds for every pool
+	Filter    Filter
+	TypesLeft int    // instance types that passed everything before this filter
+	Nearest   string // the nearest miss, such as the largest type that was too small
+	Message   string
+}
+
+// Verdict is the answer for a pod that was not placed.
+type Verdict struct {
+	Pod     *Pod
+	Reasons []Reason // never empty
+}
+
+// NewNode is a node to be bought.
+type NewNode struct {
+	Name         string // of the plan, such as default-1; the claim gets its own
+	Pool         *Pool
+	Offering     *Offering
+	Effective    float64     // price of the strategy, USD per hour, without its fee per node
+	Alternatives []*Offering // same capacity type, same pods legal, best first; without Offering itself
+	Requirements require.Set // of pool and pods together: what the claim asks for, types and zones apart
+	Labels       map[string]string
+	Pods         []*Pod
+	Requests     resource.Vector // of the pods
+	Daemons      resource.Vector // of the daemon pods expected on it
+}
+
+// Placement puts pods on a node that exists or is on its way.
+type Placement struct {
+	Node *Node
+	Pods []*Pod
+}
