@@ -2,15 +2,15 @@ package keys
 
 // API groups whose objects Weir reads and writes.
 const (
-	GroupKarpenter  = "karpenter.sh"
-	GroupAWS        = "karpenter.k8s.aws"
-	GroupWeir       = "weir.dev"
-	KindNodePool    = "NodePool"
-	KindNodeClaim   = "NodeClaim"
-	KindEC2         = "EC2NodeClass"
-	FinalizerClaim  = "karpenter.sh/termination"      // on NodeClaim and Node
-	FinalizerAWS    = "karpenter.k8s.aws/termination" // on EC2NodeClass
-	FieldOwnerScale = "weir-scaler"                   // field manager of what the controller writes
+	GroupKarpenter   = "karpenter.sh"
+	GroupAWS         = "karpenter.k8s.aws"
+	GroupWeir        = "weir.dev"
+	KindNodePool     = "NodePool"
+	KindNodeClaim    = "NodeClaim"
+	KindEC2NodeClass = "EC2NodeClass"
+	FinalizerClaim   = "karpenter.sh/termination"      // on NodeClaim and Node
+	FinalizerAWS     = "karpenter.k8s.aws/termination" // on EC2NodeClass
+	FieldManager     = "weir-scaler"                   // field manager of what the controller writes
 )
 
 // Labels of the group karpenter.sh.
@@ -49,53 +49,53 @@ const (
 
 // Labels of AWS instance types and offerings.
 const (
-	ZoneID                         = "topology.k8s.aws/zone-id"
-	InstanceCategory               = "karpenter.k8s.aws/instance-category"
-	InstanceFamily                 = "karpenter.k8s.aws/instance-family"
-	InstanceGeneration             = "karpenter.k8s.aws/instance-generation"
-	InstanceSize                   = "karpenter.k8s.aws/instance-size"
-	InstanceCapabilityFlex         = "karpenter.k8s.aws/instance-capability-flex"
-	InstanceHypervisor             = "karpenter.k8s.aws/instance-hypervisor"
-	InstanceEncryptionInTransit    = "karpenter.k8s.aws/instance-encryption-in-transit-supported"
-	InstanceTenancy                = "karpenter.k8s.aws/instance-tenancy"
-	InstanceCPU                    = "karpenter.k8s.aws/instance-cpu"
-	InstanceCPUManufacturer        = "karpenter.k8s.aws/instance-cpu-manufacturer"
-	InstanceCPUClockSpeed          = "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz"
-	InstanceMemory                 = "karpenter.k8s.aws/instance-memory"
-	InstanceEBSBandwidth           = "karpenter.k8s.aws/instance-ebs-bandwidth"
-	InstanceNetworkBandwidth       = "karpenter.k8s.aws/instance-network-bandwidth"
-	InstanceLocalNVME              = "karpenter.k8s.aws/instance-local-nvme"
-	InstanceGPUName                = "karpenter.k8s.aws/instance-gpu-name"
-	InstanceGPUManufacturer        = "karpenter.k8s.aws/instance-gpu-manufacturer"
-	InstanceGPUCount               = "karpenter.k8s.aws/instance-gpu-count"
-	InstanceGPUMemory              = "karpenter.k8s.aws/instance-gpu-memory"
-	InstanceAcceleratorName        = "karpenter.k8s.aws/instance-accelerator-name"
-	InstanceAcceleratorManufact    = "karpenter.k8s.aws/instance-accelerator-manufacturer"
-	InstanceAcceleratorCount       = "karpenter.k8s.aws/instance-accelerator-count"
-	NitroSandbox                   = "karpenter.k8s.aws/nitro-sandbox"
-	CapacityReservationID          = "karpenter.k8s.aws/capacity-reservation-id"
-	CapacityReservationType        = "karpenter.k8s.aws/capacity-reservation-type"
-	CapacityReservationInterruptib = "karpenter.k8s.aws/capacity-reservation-interruptible"
-	PlacementGroupID               = "karpenter.k8s.aws/placement-group-id"
-	PlacementGroupPartition        = "karpenter.k8s.aws/placement-group-partition"
+	ZoneID                           = "topology.k8s.aws/zone-id"
+	InstanceCategory                 = "karpenter.k8s.aws/instance-category"
+	InstanceFamily                   = "karpenter.k8s.aws/instance-family"
+	InstanceGeneration               = "karpenter.k8s.aws/instance-generation"
+	InstanceSize                     = "karpenter.k8s.aws/instance-size"
+	InstanceCapabilityFlex           = "karpenter.k8s.aws/instance-capability-flex"
+	InstanceHypervisor               = "karpenter.k8s.aws/instance-hypervisor"
+	InstanceEncryptionInTransit      = "karpenter.k8s.aws/instance-encryption-in-transit-supported"
+	InstanceTenancy                  = "karpenter.k8s.aws/instance-tenancy"
+	InstanceCPU                      = "karpenter.k8s.aws/instance-cpu"
+	InstanceCPUManufacturer          = "karpenter.k8s.aws/instance-cpu-manufacturer"
+	InstanceCPUClockSpeed            = "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz"
+	InstanceMemory                   = "karpenter.k8s.aws/instance-memory"
+	InstanceEBSBandwidth             = "karpenter.k8s.aws/instance-ebs-bandwidth"
+	InstanceNetworkBandwidth         = "karpenter.k8s.aws/instance-network-bandwidth"
+	InstanceLocalNVME                = "karpenter.k8s.aws/instance-local-nvme"
+	InstanceGPUName                  = "karpenter.k8s.aws/instance-gpu-name"
+	InstanceGPUManufacturer          = "karpenter.k8s.aws/instance-gpu-manufacturer"
+	InstanceGPUCount                 = "karpenter.k8s.aws/instance-gpu-count"
+	InstanceGPUMemory                = "karpenter.k8s.aws/instance-gpu-memory"
+	InstanceAcceleratorName          = "karpenter.k8s.aws/instance-accelerator-name"
+	InstanceAcceleratorManufacturer  = "karpenter.k8s.aws/instance-accelerator-manufacturer"
+	InstanceAcceleratorCount         = "karpenter.k8s.aws/instance-accelerator-count"
+	NitroSandbox                     = "karpenter.k8s.aws/nitro-sandbox"
+	CapacityReservationID            = "karpenter.k8s.aws/capacity-reservation-id"
+	CapacityReservationType          = "karpenter.k8s.aws/capacity-reservation-type"
+	CapacityReservationInterruptible = "karpenter.k8s.aws/capacity-reservation-interruptible"
+	PlacementGroupID                 = "karpenter.k8s.aws/placement-group-id"
+	PlacementGroupPartition          = "karpenter.k8s.aws/placement-group-partition"
 )
 
 // Annotations of Karpenter.
 const (
-	DoNotDisrupt          = "karpenter.sh/do-not-disrupt"                  // Pod: "true" or a duration; Node: "true"
-	NodePoolHash          = "karpenter.sh/nodepool-hash"                   // NodePool, NodeClaim
-	NodePoolHashVersion   = "karpenter.sh/nodepool-hash-version"           // NodePool, NodeClaim
-	TerminationTimestamp  = "karpenter.sh/nodeclaim-termination-timestamp" // NodeClaim, RFC 3339
-	MinValuesRelaxed      = "karpenter.sh/nodeclaim-min-values-relaxed"    // NodeClaim, "true" or "false"
-	RequestedDRADrivers   = "karpenter.sh/requested-dra-drivers"           // NodeClaim, comma list
-	PriceOverlayApplied   = "karpenter.sh/price-overlay-applied"           // NodeClaim, "true"
-	CapacityOverlay       = "karpenter.sh/capacity-overlay-applied"        // NodeClaim, "true"
-	PodDeletionCost       = "controller.kubernetes.io/pod-deletion-cost"   // Pod, read only
-	EC2NodeClassHash      = "karpenter.k8s.aws/ec2nodeclass-hash"          // EC2NodeClass, NodeClaim
-	EC2NodeClassHashVers  = "karpenter.k8s.aws/ec2nodeclass-hash-version"  // EC2NodeClass, NodeClaim
-	InstanceProfileName   = "karpenter.k8s.aws/instance-profile-name"      // NodeClaim
-	NodePoolHashV3        = "v3"                                           // version of NodePool.Hash: the same bytes as Karpenter's
-	EC2NodeClassHashWeir1 = "weir-v1"                                      // version of EC2NodeClass.Hash: our own function
+	DoNotDisrupt            = "karpenter.sh/do-not-disrupt"                  // Pod: "true" or a duration; Node: "true"
+	NodePoolHash            = "karpenter.sh/nodepool-hash"                   // NodePool, NodeClaim
+	NodePoolHashVersion     = "karpenter.sh/nodepool-hash-version"           // NodePool, NodeClaim
+	TerminationTimestamp    = "karpenter.sh/nodeclaim-termination-timestamp" // NodeClaim, RFC 3339
+	MinValuesRelaxed        = "karpenter.sh/nodeclaim-min-values-relaxed"    // NodeClaim, "true" or "false"
+	RequestedDRADrivers     = "karpenter.sh/requested-dra-drivers"           // NodeClaim, comma list
+	PriceOverlayApplied     = "karpenter.sh/price-overlay-applied"           // NodeClaim, "true"
+	CapacityOverlayApplied  = "karpenter.sh/capacity-overlay-applied"        // NodeClaim, "true"
+	PodDeletionCost         = "controller.kubernetes.io/pod-deletion-cost"   // Pod, read only
+	EC2NodeClassHash        = "karpenter.k8s.aws/ec2nodeclass-hash"          // EC2NodeClass, NodeClaim
+	EC2NodeClassHashVersion = "karpenter.k8s.aws/ec2nodeclass-hash-version"  // EC2NodeClass, NodeClaim
+	InstanceProfileName     = "karpenter.k8s.aws/instance-profile-name"      // NodeClaim
+	NodePoolHashV3          = "v3"                                           // version of NodePool.Hash: the same bytes as Karpenter's
+	EC2NodeClassHashWeir1   = "weir-v1"                                      // version of EC2NodeClass.Hash: our own function
 )
 
 // Names of our own.

@@ -9,8 +9,8 @@ var wellKnown = map[string]bool{
 	InstanceCPU: true, InstanceCPUManufacturer: true, InstanceCPUClockSpeed: true, InstanceMemory: true,
 	InstanceEBSBandwidth: true, InstanceNetworkBandwidth: true, InstanceLocalNVME: true, InstanceGPUName: true,
 	InstanceGPUManufacturer: true, InstanceGPUCount: true, InstanceGPUMemory: true, InstanceAcceleratorName: true,
-	InstanceAcceleratorManufact: true, InstanceAcceleratorCount: true, NitroSandbox: true, CapacityReservationID: true,
-	CapacityReservationType: true, CapacityReservationInterruptib: true, PlacementGroupID: true, PlacementGroupPartition: true,
+	InstanceAcceleratorManufacturer: true, InstanceAcceleratorCount: true, NitroSandbox: true, CapacityReservationID: true,
+	CapacityReservationType: true, CapacityReservationInterruptible: true, PlacementGroupID: true, PlacementGroupPartition: true,
 }
 
 var aliases = map[string]string{
