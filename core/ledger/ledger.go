@@ -46,6 +46,12 @@ type Store interface {
 	Close() error
 }
 
+// Sweeper is a store that can drop expired records for good; others do so by themselves.
+type Sweeper interface {
+	// Sweep drops what has expired at now and answers how many records that were.
+	Sweep(ctx context.Context, now time.Time) (int, error)
+}
+
 // PutOp is one write of a transaction.
 type PutOp struct {
 	Item   Item
@@ -121,7 +127,19 @@ type Notice struct {
 	Deadline  time.Time `json:"deadline,omitzero"`
 	State     string    `json:"state"` // seen, cordoned, draining, done
 	Action    string    `json:"action,omitempty"`
+
+	EventTime  time.Time `json:"eventTime,omitzero"`   // when AWS sent it
+	EventState string    `json:"eventState,omitempty"` // of scheduled changes: open, upcoming, closed
+	Reason     string    `json:"reason,omitempty"`     // why the action was chosen
 }
+
+// States of a Notice, in the order in which it goes through them.
+const (
+	NoticeSeen     = "seen"
+	NoticeCordoned = "cordoned"
+	NoticeDraining = "draining"
+	NoticeDone     = "done"
+)
 
 // OfferingHealth is what the account remembers of an offering, shared by all its
 // clusters. Partition "<account>/<region>/offering", sort = type/zone/capacity type.
