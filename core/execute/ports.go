@@ -19,54 +19,14 @@ var (
 	ErrInvalid      = errors.New("object refused by the API server")
 )
 
-// ClaimPatch changes one NodeClaim; nil and empty fields are left alone. UID is a precondition.
-type ClaimPatch struct {
-	Name, UID        string
-	Labels           map[string]string
-	Annotations      map[string]string // an empty value removes the annotation
-	AddFinalizers    []string
-	RemoveFinalizers []string
-	ProviderID       string
-	ImageID          string
-	NodeName         string
-	Capacity         map[string]string // quantities
-	Allocatable      map[string]string
-	Conditions       []model.Condition // merged by type
-	RemoveConditions []string
-	LastPodEvent     *time.Time
-}
-
-// NodePatch changes one Node; nil and empty fields are left alone. UID is a precondition.
-type NodePatch struct {
-	Name, UID        string
-	Labels           map[string]string
-	Annotations      map[string]string // an empty value removes the annotation
-	AddTaints        []model.Taint
-	RemoveTaints     []model.Taint // by key and effect
-	AddFinalizers    []string
-	RemoveFinalizers []string
-	OwnerClaim       *model.Claim // set as owner, blocking its deletion
-}
-
-// PoolStatus is what we write back to a NodePool.
-type PoolStatus struct {
-	Name        string
-	Annotations map[string]string // hash and its version
-	Resources   map[string]string // quantities
-	Nodes       int64
-	Conditions  []model.Condition
-}
-
-// ObjectRef names the object that an event is about.
-type ObjectRef struct{ Kind, Namespace, Name, UID string }
-
-// Event is a Kubernetes event.
-type Event struct {
-	Object  ObjectRef
-	Warning bool
-	Reason  string // as in the reference, such as Nominated
-	Message string
-}
+// What is written to objects are nouns of the model, since claim and drain make them too.
+type (
+	ClaimPatch = model.ClaimPatch
+	NodePatch  = model.NodePatch
+	PoolStatus = model.PoolStatus
+	ObjectRef  = model.ObjectRef
+	Event      = model.Event
+)
 
 // Kube changes the cluster. Every call has the deadline of its context.
 type Kube interface {
@@ -95,6 +55,17 @@ type Ports struct {
 	Cloud    cloud.Provider
 	Ledger   ledger.Store
 	Strategy Strategy
+	Planner  Planner
+	Now      func() time.Time // instant of ledger reads and writes; a virtual clock in the simulator
+}
+
+// Planner turns a world into plans. Planners are pure; the port exists so that the
+// executor does not depend on any one of them.
+type Planner interface {
+	// Provision plans for the waiting pods of the world.
+	Provision(w *model.World, prices *model.Prices) *model.Plan
+	// Disrupt plans what to give back or replace; score asks the consolidation strategy.
+	Disrupt(w *model.World, prices *model.Prices, score func([]*model.Command) ([]model.MoveScore, error)) (*model.Plan, error)
 }
 
 // Strategy prices offerings and scores moves; it always answers, by a built-in if

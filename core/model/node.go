@@ -95,6 +95,7 @@ type Node struct {
 	Pods        []*Pod  // bound to it, terminal ones left out
 	USDPerHour  float64 // of its own offering; meaningless unless PriceKnown
 	PriceKnown  bool
+	Nominated   time.Time // until then pods are expected on it; zero = none
 }
 
 // ID is the name to show: of the node, else of its claim.
