@@ -1,0 +1,50 @@
+// Package builtin lists the strategies that come with Weir. What comes in is a
+// name; what goes out is a fresh strategy with its defaults, for use in process or
+// to be served by cmd/weir-strategy. It must not hold any strategy itself.
+package builtin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-project/weir/plugins/costoptimal"
+	"github.com/weir-project/weir/plugins/firstfit"
+	"github.com/weir-project/weir/plugins/savings"
+	"github.com/weir-project/weir/plugins/sdk"
+)
+
+// The strategies that are used where the configuration names none, and that answer
+// in place of others.
+const (
+	DefaultInstanceSelection = costoptimal.Name
+	DefaultConsolidation     = savings.Name
+)
+
+var constructors = map[string]func() sdk.Strategy{
+	costoptimal.Name: func() sdk.Strategy { return costoptimal.New() },
+	firstfit.Name:    func() sdk.Strategy { return firstfit.New() },
+	savings.Name:     func() sdk.Strategy { return savings.New() },
+}
+
+// Names lists the built-in strategies in alphabetical order.
+func Names() []string {
+	names := make([]string, 0, len(constructors))
+	for n := range constructors {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Has says whether a strategy of this name is built in.
+func Has(name string) bool { _, ok := constructors[name]; return ok }
+
+// New makes a built-in strategy with its defaults. The error lists the names.
+func New(name string) (sdk.Strategy, error) {
+	f, ok := constructors[name]
+	if !ok {
+		return nil, fmt.Errorf("no built-in strategy %q: want one of %s", name, strings.Join(Names(), ", "))
+	}
+	return f(), nil
+}

@@ -1,0 +1,13 @@
+// Package proto is the module of Weir's strategy protocol: what goes over the
+// wire between the host and a strategy, as protobuf files and the Go code
+// generated from them.
+//
+//	weir/strategy/v1            Describe and Configure, catalogue, pools: used by every strategy
+//	weir/instanceselection/v1   Price
+//	weir/consolidation/v1       Score
+//
+// The packages have their own versions, so that one contract can get a second
+// major version while the other stays. Within a major version changes are
+// additive only. The module depends on grpc and protobuf and nothing else; a
+// strategy in another language needs the .proto files alone.
+package proto

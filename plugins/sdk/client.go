@@ -1,0 +1,154 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc"
+
+	consolidationv1 "github.com/weir-project/weir/plugins/proto/weir/consolidation/v1"
+	instancev1 "github.com/weir-project/weir/plugins/proto/weir/instanceselection/v1"
+	strategyv1 "github.com/weir-project/weir/plugins/proto/weir/strategy/v1"
+)
+
+// Manifest is what a strategy in another process says about itself.
+type Manifest struct {
+	Description
+	Contracts []Contract
+}
+
+// Contract is one service that a strategy serves.
+type Contract struct {
+	Kind    Kind
+	Version int
+	Levels  []string // price, score, plan, propose
+}
+
+// Kind of decision.
+type Kind string
+
+// The kinds, as in the configuration.
+const (
+	InstanceSelection Kind = "instance-selection"
+	Consolidation     Kind = "consolidation"
+)
+
+var kinds = map[strategyv1.Kind]Kind{
+	strategyv1.Kind_KIND_INSTANCE_SELECTION: InstanceSelection,
+	strategyv1.Kind_KIND_CONSOLIDATION:      Consolidation,
+}
+
+var levels = map[strategyv1.Level]string{
+	strategyv1.Level_LEVEL_PRICE: "price", strategyv1.Level_LEVEL_SCORE: "score",
+	strategyv1.Level_LEVEL_PLAN: "plan", strategyv1.Level_LEVEL_PROPOSE: "propose",
+}
+
+// Serves says whether the strategy serves version 1 of the kind at the level that
+// this protocol calls: price or score.
+func (m *Manifest) Serves(kind Kind) bool {
+	level := map[Kind]string{InstanceSelection: "price", Consolidation: "score"}[kind]
+	return slices.ContainsFunc(m.Contracts, func(c Contract) bool {
+		return c.Kind == kind && c.Version == ProtocolVersion && slices.Contains(c.Levels, level)
+	})
+}
+
+// Client talks to a strategy over gRPC. It checks the form of answers, not their
+// sense. Its methods may be called from several goroutines at once.
+type Client struct {
+	strategy strategyv1.StrategyServiceClient
+	price    instancev1.InstanceSelectionServiceClient
+	score    consolidationv1.ConsolidationServiceClient
+}
+
+// NewClient is the client over a connection.
+func NewClient(conn grpc.ClientConnInterface) *Client {
+	return &Client{strategy: strategyv1.NewStrategyServiceClient(conn), price: instancev1.NewInstanceSelectionServiceClient(conn),
+		score: consolidationv1.NewConsolidationServiceClient(conn)}
+}
+
+// Describe asks for the manifest and checks it.
+func (c *Client) Describe(ctx context.Context) (*Manifest, error) {
+	r, err := c.strategy.Describe(ctx, &strategyv1.DescribeRequest{})
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{Description: Description{Name: r.Name, Version: r.Version, Summary: r.Summary, Documentation: r.DocumentationUrl,
+		ConfigSchema: r.ConfigSchema, Deterministic: r.Deterministic}}
+	for _, x := range r.Contracts {
+		contract := Contract{Kind: kinds[x.Kind], Version: int(x.Version)}
+		for _, l := range x.Levels {
+			contract.Levels = append(contract.Levels, levels[l])
+		}
+		m.Contracts = append(m.Contracts, contract)
+	}
+	if err := CheckDescription(m.Description); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	if !m.Serves(InstanceSelection) && !m.Serves(Consolidation) {
+		return nil, fmt.Errorf("manifest of %s: neither instance-selection v%d at level price nor consolidation v%d at level score", m.Name, ProtocolVersion, ProtocolVersion)
+	}
+	return m, nil
+}
+
+// Configure sends a configuration, a catalogue or both; nil = unchanged. The
+// catalogue's hash is filled in. What the strategy finds wrong with the
+// configuration comes back as *ConfigError.
+func (c *Client) Configure(ctx context.Context, config json.RawMessage, catalogue *Catalogue) error {
+	req := &strategyv1.ConfigureRequest{}
+	if config != nil {
+		if len(config) > MaxConfigBytes {
+			return fmt.Errorf("configuration of %d bytes, at most %d", len(config), MaxConfigBytes)
+		}
+		text := string(config)
+		req.ConfigJson = &text
+	}
+	if catalogue != nil {
+		req.Catalogue = fromCatalogue(catalogue)
+	}
+	r, err := c.strategy.Configure(ctx, req)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range r.Errors {
+		errs = append(errs, &ConfigError{Field: e.Field, Message: e.Message})
+	}
+	return errors.Join(errs...)
+}
+
+// Price asks for prices; the catalogue must have been sent.
+func (c *Client) Price(ctx context.Context, req *PriceRequest) (*PriceAnswer, error) {
+	m, err := c.price.Price(ctx, fromPriceRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	a, err := toPriceAnswer(m)
+	if err != nil {
+		return nil, &AnswerError{Err: err}
+	}
+	return a, nil
+}
+
+// Score asks for verdicts; the catalogue must have been sent.
+func (c *Client) Score(ctx context.Context, req *ScoreRequest) (*ScoreAnswer, error) {
+	m, err := c.score.Score(ctx, fromScoreRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	return toScoreAnswer(m), nil
+}
+
+// AnswerError is an answer that came and makes no sense.
+type AnswerError struct{ Err error }
+
+// Error implements error.
+func (e *AnswerError) Error() string { return "invalid answer: " + e.Err.Error() }
+
+// Unwrap gives the fault.
+func (e *AnswerError) Unwrap() error { return e.Err }
+
+// HashCatalogue fills in the hash of the catalogue's content.
+func HashCatalogue(c *Catalogue) { fromCatalogue(c) }

@@ -1,0 +1,86 @@
+package sdk
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolidationv1 "github.com/weir-project/weir/plugins/proto/weir/consolidation/v1"
+)
+
+// fromScoreRequest writes a request; the catalogue goes by its hash.
+func fromScoreRequest(r *ScoreRequest) *consolidationv1.ScoreRequest {
+	m := &consolidationv1.ScoreRequest{CatalogueHash: r.Catalogue.Hash[:], Now: timestamppb.New(r.Now), Pools: fromPools(r.Pools),
+		Moves: make([]*consolidationv1.Move, len(r.Moves))}
+	for i := range r.Moves {
+		v := &r.Moves[i]
+		out := &consolidationv1.Move{Pool: uint32(v.Pool), Reason: v.Reason, PodsEvicted: uint32(v.PodsEvicted), PodDeletionCost: v.PodDeletionCost,
+			UsdPerHourBefore: v.USDPerHourBefore, UsdPerHourAfter: v.USDPerHourAfter, UsdPerHourAfterWorst: v.USDPerHourWorst}
+		for _, n := range v.Remove {
+			out.Remove = append(out.Remove, &consolidationv1.RemovedNode{Name: n.Name, Offering: optional(n.Offering), UsdPerHour: n.USDPerHour,
+				Pods: uint32(n.Pods), AgeSeconds: int64(n.Age / time.Second)})
+		}
+		for _, n := range v.Launch {
+			out.Launch = append(out.Launch, &consolidationv1.LaunchedNode{Offering: uint32(n.Offering), UsdPerHour: n.USDPerHour})
+		}
+		m.Moves[i] = out
+	}
+	return m
+}
+
+// toScoreRequest reads a request over the catalogue that it names. Errors: counts
+// and indexes that do not fit.
+func toScoreRequest(c *Catalogue, m *consolidationv1.ScoreRequest) (*ScoreRequest, error) {
+	if len(m.Moves) > MaxMoves {
+		return nil, fmt.Errorf("%d moves, at most %d", len(m.Moves), MaxMoves)
+	}
+	pools, err := toPools(c, m.Pools)
+	if err != nil {
+		return nil, err
+	}
+	r := &ScoreRequest{Catalogue: c, Now: m.Now.AsTime(), Pools: pools, Moves: make([]Move, len(m.Moves))}
+	for i, in := range m.Moves {
+		if int(in.Pool) >= len(pools) {
+			return nil, fmt.Errorf("move %d is of pool %d of %d", i, in.Pool, len(pools))
+		}
+		v := Move{Pool: int(in.Pool), Reason: in.Reason, PodsEvicted: int(in.PodsEvicted), PodDeletionCost: in.PodDeletionCost,
+			USDPerHourBefore: in.UsdPerHourBefore, USDPerHourAfter: in.UsdPerHourAfter, USDPerHourWorst: in.UsdPerHourAfterWorst}
+		for _, n := range in.Remove {
+			node := RemovedNode{Name: n.Name, Offering: -1, USDPerHour: n.UsdPerHour, Pods: int(n.Pods), Age: time.Duration(n.AgeSeconds) * time.Second}
+			if n.Offering != nil {
+				node.Offering = int(*n.Offering)
+			}
+			if node.Offering >= len(c.Offerings) {
+				return nil, fmt.Errorf("move %d removes offering %d of %d", i, node.Offering, len(c.Offerings))
+			}
+			v.Remove = append(v.Remove, node)
+		}
+		for _, n := range in.Launch {
+			if int(n.Offering) >= len(c.Offerings) {
+				return nil, fmt.Errorf("move %d launches offering %d of %d", i, n.Offering, len(c.Offerings))
+			}
+			v.Launch = append(v.Launch, LaunchedNode{Offering: int(n.Offering), USDPerHour: n.UsdPerHour})
+		}
+		r.Moves[i] = v
+	}
+	return r, nil
+}
+
+// fromScoreAnswer writes an answer.
+func fromScoreAnswer(a *ScoreAnswer) *consolidationv1.ScoreResponse {
+	m := &consolidationv1.ScoreResponse{Verdicts: make([]*consolidationv1.Verdict, len(a.Verdicts))}
+	for i, v := range a.Verdicts {
+		m.Verdicts[i] = &consolidationv1.Verdict{Accept: v.Accept, Score: v.Score, Reason: v.Reason}
+	}
+	return m
+}
+
+// toScoreAnswer reads an answer, which CheckScores then judges.
+func toScoreAnswer(m *consolidationv1.ScoreResponse) *ScoreAnswer {
+	a := &ScoreAnswer{Verdicts: make([]Verdict, len(m.Verdicts))}
+	for i, v := range m.Verdicts {
+		a.Verdicts[i] = Verdict{Accept: v.Accept, Score: v.Score, Reason: v.Reason}
+	}
+	return a
+}
