@@ -48,6 +48,7 @@ type Command struct {
 	After       float64 // USD per hour of the launched ones
 	Worst       float64 // USD per hour of the launched ones, at the dearest alternative
 	PodsEvicted int
+	Wave        int // 1 = may start now, later ones once the earlier are done
 	Score       float64
 	Why         string
 }

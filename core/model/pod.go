@@ -145,6 +145,9 @@ type PDB struct {
 	DisruptionsAllowed int32
 	FullyBlocking      bool // maxUnavailable 0 or 0%, or minAvailable 100%: never allows one
 	AlwaysAllow        bool // unhealthyPodEvictionPolicy AlwaysAllow
+	// MatchLabels are label values that every selected pod has (the selector's
+	// matchLabels); they let a reader look budgets up by label. Nil = not known.
+	MatchLabels map[string]string
 	// Selects says whether the budget covers a pod of its namespace.
 	Selects func(labels map[string]string) bool
 }
