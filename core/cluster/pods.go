@@ -1,0 +1,112 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/weir-project/weir/core/model"
+)
+
+func podLess(a, b *model.Pod) bool {
+	if a.Namespace != b.Namespace {
+		return a.Namespace < b.Namespace
+	}
+	return a.Name < b.Name
+}
+
+// Waits says whether the pod asks for a node: a scheduler has tried it in vain, no
+// eviction will make room for it, and it is not of a kind that comes with nodes.
+func Waits(p *model.Pod) bool {
+	return p.Unschedulable && p.NodeName == "" && p.NominatedNode == "" && !p.Gated && !p.Ignore &&
+		p.Active() && !p.Mirror && !p.Daemon() && p.Owner.Kind != "Node"
+}
+
+func (m *Mirror) upsertPod(p *model.Pod, now time.Time) {
+	id := p.ID()
+	old := m.pods[id]
+	if old != nil && old.UID != p.UID {
+		m.deletePod(id, now)
+		old = nil
+	}
+	m.pods[id] = p
+	if old != nil && old.NodeName != p.NodeName {
+		m.unbind(old)
+	}
+	if p.NodeName != "" {
+		on := m.podsOn[p.NodeName]
+		if on == nil {
+			on = map[string]*model.Pod{}
+			m.podsOn[p.NodeName] = on
+		}
+		on[id] = p
+		m.touchNode(p.NodeName)
+		if m.synced && !p.Daemon() && podMoved(old, p) {
+			m.podEvent[p.NodeName] = now
+		}
+	}
+	switch waits := Waits(p); {
+	case waits && m.waiting[id] == nil:
+		m.waiting[id] = p
+		if _, known := m.waitSince[p.UID]; !known {
+			m.waitSince[p.UID] = now
+			m.newWaiting++
+		}
+	case waits:
+		m.waiting[id] = p
+	default:
+		delete(m.waiting, id)
+		if p.NodeName != "" || !p.Active() {
+			delete(m.waitSince, p.UID)
+		}
+	}
+}
+
+// podMoved says whether the change counts for consolidateAfter: newly bound, newly
+// ended or newly terminating.
+func podMoved(old, p *model.Pod) bool {
+	if old == nil || old.NodeName == "" {
+		return true
+	}
+	return old.Terminal != p.Terminal || (old.Deleting == nil) != (p.Deleting == nil)
+}
+
+func (m *Mirror) deletePod(id string, now time.Time) {
+	p := m.pods[id]
+	if p == nil {
+		return
+	}
+	if m.synced && p.NodeName != "" && !p.Daemon() && p.Active() {
+		m.podEvent[p.NodeName] = now
+	}
+	m.unbind(p)
+	delete(m.pods, id)
+	delete(m.waiting, id)
+	delete(m.waitSince, p.UID)
+}
+
+func (m *Mirror) unbind(p *model.Pod) {
+	on := m.podsOn[p.NodeName]
+	if on == nil {
+		return
+	}
+	delete(on, p.ID())
+	if len(on) == 0 {
+		delete(m.podsOn, p.NodeName)
+	}
+	m.touchNode(p.NodeName)
+}
+
+// Pod finds a pod by namespace/name, nil where there is none.
+func (m *Mirror) Pod(id string) *model.Pod { return m.pods[id] }
+
+// Waiting is how many pods wait now.
+func (m *Mirror) Waiting() int { return len(m.waiting) }
+
+// NewWaiting counts the pods that have ever started to wait, each uid once: a
+// batch is idle while the count stands still.
+func (m *Mirror) NewWaiting() int { return m.newWaiting }
+
+// WaitingSince is when a pod was first seen waiting.
+func (m *Mirror) WaitingSince(uid string) (time.Time, bool) {
+	t, ok := m.waitSince[uid]
+	return t, ok
+}
