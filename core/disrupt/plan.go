@@ -1,0 +1,506 @@
+package disrupt
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/weir-project/weir/core/engine"
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/resource"
+)
+
+// maxRounds bounds how often a strategy is asked again after it refused commands.
+// A refused node stays, so its room is free for others and the rest is planned anew.
+const maxRounds = 8
+
+// Plan says which nodes to give back and where their pods go.
+//
+// The end state is planned first: nodes are tried in the order of their savings
+// ratio (price for each unit of eviction cost), empty ones before drifted before
+// under-used ones, and each that goes has all its pods, and those the plan had put
+// on it, placed on nodes that stay. So no pod moves twice, and any subset of the
+// commands, in any order, is feasible. Then the commands are laid out in waves
+// within the budgets.
+//
+// Each node is a command of its own, save for empty ones, which go together: it is
+// the smallest unit that a strategy can refuse and that can fail alone.
+func Plan(w *model.World, _ *model.Prices, score Score, opts Options) *model.Plan {
+	plan := &model.Plan{Kind: model.PlanDisrupt, Made: w.Now}
+	plan.Warnings = warnings(w)
+	expired := expiredNodes(w, opts)
+	cands, blocked := Candidates(w, opts)
+	if len(expired) > 0 {
+		cands, blocked = withoutExpired(expired, cands, blocked)
+	}
+	stays := map[*model.Node]*model.Blocked{}
+	cands = withinBudget(w, opts, cands, stays)
+	allowance := newAllowances(w, opts)
+
+	var p *planner
+	for range maxRounds {
+		p = newPlanner(w, opts, cands, expired)
+		p.evacuate(expired)
+		p.greedy(stays, allowance.clone())
+		refused := p.ask(score)
+		if len(refused) == 0 {
+			break
+		}
+		cands = keep(cands, refused, stays)
+		p = nil
+	}
+	if p == nil { // still refusing: what was agreed to in the last round would need another check
+		p = newPlanner(w, opts, nil, expired)
+		p.evacuate(expired)
+		for _, c := range cands {
+			stays[c.Node] = no(BlockedStrategy, "the strategy refused other commands %d times over; this one is looked at in the next plan", maxRounds)
+		}
+	}
+	plan.Commands = append(p.forced, p.waves(stays, allowance)...)
+	for node, b := range stays {
+		b.Node = node.ID()
+		blocked = append(blocked, *b)
+	}
+	sort.SliceStable(blocked, func(i, j int) bool { return blocked[i].Node < blocked[j].Node })
+	plan.Blocked = blocked
+	if opts.Bound {
+		plan.LowerBoundUSDPerHour = engine.Bound(w, running(w))
+	}
+	return plan
+}
+
+// running is the pods for which nodes of ours are kept.
+func running(w *model.World) []*model.Pod {
+	var out []*model.Pod
+	for _, n := range w.Nodes {
+		if !n.Managed() {
+			continue
+		}
+		for _, p := range n.Pods {
+			if p.Reschedulable() {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// keep takes refused candidates out and notes why they stay.
+func keep(cands []*Candidate, refused, stays map[*model.Node]*model.Blocked) []*Candidate {
+	var left []*Candidate
+	for _, c := range cands {
+		if b := refused[c.Node]; b != nil {
+			stays[c.Node] = b
+		} else {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// planner is the state of one round.
+type planner struct {
+	w      *model.World
+	opts   Options
+	cands  []*Candidate
+	rooms  *rooms
+	going  []*going
+	gone   map[*model.Node]bool // those of going
+	forced []model.Command
+}
+
+// going is a node that leaves, and its pods.
+type going struct {
+	cand   *Candidate
+	reason model.DisruptionReason
+	pods   []*tenant
+	score  model.MoveScore
+}
+
+// newPlanner opens the rooms in keep order, those that stay anyway first, then the
+// ones that are least worth removing, and settles the pods that wait.
+func newPlanner(w *model.World, opts Options, cands []*Candidate, expired []*model.Node) *planner {
+	p := &planner{w: w, opts: opts, cands: cands, gone: map[*model.Node]bool{}}
+	rank := make(map[*model.Node]float64, len(cands))
+	for _, c := range cands {
+		rank[c.Node] = c.Ratio + 1e-9 // behind every node that stays anyway
+	}
+	leaving := map[*model.Node]bool{}
+	for _, n := range expired {
+		leaving[n] = true
+	}
+	pools := map[string]*model.Pool{}
+	for _, x := range w.Pools {
+		pools[x.Name] = x
+	}
+	var list []*room
+	for _, n := range w.Nodes {
+		if leaving[n] || n.BeingRemoved() || opts.Running[n.ID()] {
+			continue
+		}
+		x := &room{node: n, free: freeOn(w, n), urgent: takesWaiting(n)}
+		x.open = x.urgent && takesMoved(w, n, pools[n.Pool()])
+		if x.urgent {
+			list = append(list, x)
+		}
+	}
+	sort.SliceStable(list, func(i, j int) bool {
+		a, b := list[i].node, list[j].node
+		if rank[a] != rank[b] {
+			return rank[a] < rank[b]
+		}
+		return a.ID() < b.ID()
+	})
+	p.rooms = newRooms(list)
+	p.settle()
+	return p
+}
+
+// takesWaiting says whether a scheduler would put a waiting pod on the node.
+func takesWaiting(n *model.Node) bool {
+	return !n.Cordoned && (n.Ready || !n.Initialized())
+}
+
+// takesMoved says whether a move may count on the node: usable now, quiet, and
+// without pods whose anti-affinity the mover could break unseen.
+func takesMoved(w *model.World, n *model.Node, pool *model.Pool) bool {
+	if !n.Joined() || !n.Ready || !n.Initialized() {
+		return false
+	}
+	if n.Managed() && pool != nil && pool.ConsolidateAfter > 0 && quietFrom(n, pool).After(w.Now) {
+		return false
+	}
+	for _, p := range n.Pods {
+		for _, u := range p.Unsupported {
+			if u.Filter == model.FilterAffinity {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// settle gives room to the pods that wait and to those of nodes on their way out,
+// before anybody moves: their places may not be taken away. Pods that fit nowhere
+// hold nothing up.
+func (p *planner) settle() {
+	var list []*tenant
+	for _, x := range p.w.Pods {
+		list = append(list, &tenant{pod: x, class: p.rooms.class(x), at: -1})
+	}
+	for _, n := range p.w.Nodes {
+		if !n.BeingRemoved() && !p.opts.Running[n.ID()] {
+			continue
+		}
+		for _, x := range n.Pods {
+			if x.Reschedulable() {
+				list = append(list, &tenant{pod: x, class: p.rooms.class(x), at: -1})
+			}
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	var young []int // take these pods, but no moved ones
+	for i, x := range p.rooms.list {
+		if !x.open {
+			young = append(young, i)
+			p.rooms.reopen(i)
+		}
+	}
+	largestFirst(list)
+	for _, t := range list {
+		if t.pod.Invalid != "" || t.pod.Ignore || len(t.pod.Unsupported) > 0 {
+			continue
+		}
+		if i := p.rooms.find(t); i >= 0 {
+			p.rooms.put(t, i)
+		}
+	}
+	for _, i := range young {
+		p.rooms.close(i)
+	}
+}
+
+func largestFirst(list []*tenant) {
+	size := func(v resource.Vector) float64 { // cores, with 4 GiB worth one
+		return float64(v.Base[resource.CPU])/1000 + float64(v.Base[resource.Memory])/(4<<30)
+	}
+	sort.SliceStable(list, func(i, j int) bool { return size(list[i].pod.Requests) > size(list[j].pod.Requests) })
+}
+
+// greedy decides who goes. Where only this instant counts, a node that the budgets
+// would not let go stays a destination; in waves the budgets come afterwards.
+func (p *planner) greedy(stays map[*model.Node]*model.Blocked, allow *allowances) {
+	for _, want := range []model.DisruptionReason{model.Empty, model.Drifted, model.Underutilized} {
+		for _, c := range p.inOrder(want) {
+			if p.gone[c.Node] {
+				continue
+			}
+			if !p.opts.Waves {
+				if a := allow.left(c.Pool, want); a.Nodes <= 0 {
+					stays[c.Node] = budgetBlock(want, a)
+					continue
+				}
+			}
+			g, b := p.remove(c, want)
+			if b != nil {
+				stays[c.Node] = b
+				continue
+			}
+			delete(stays, c.Node)
+			allow.use(c.Pool, 1)
+			p.going, p.gone[c.Node] = append(p.going, g), true
+		}
+	}
+}
+
+// inOrder is the candidates that may go for a reason, best ratio first; drifted
+// ones without pods and with the oldest drift come first.
+func (p *planner) inOrder(want model.DisruptionReason) []*Candidate {
+	var out []*Candidate
+	for _, c := range p.cands {
+		for _, r := range c.Reasons {
+			if r == want {
+				out = append(out, c)
+			}
+		}
+	}
+	if want == model.Drifted {
+		sort.SliceStable(out, func(i, j int) bool {
+			a, b := out[i], out[j]
+			if (len(a.Pods) == 0) != (len(b.Pods) == 0) {
+				return len(a.Pods) == 0
+			}
+			return a.Node.Claim.Condition(model.CondDrifted).Since.Before(b.Node.Claim.Condition(model.CondDrifted).Since)
+		})
+	}
+	return out
+}
+
+// remove places the pods of a candidate, and the guests the plan had put there, on
+// what stays. Where one fits nowhere everything is put back, with the reason.
+func (p *planner) remove(c *Candidate, reason model.DisruptionReason) (*going, *model.Blocked) {
+	g := &going{cand: c, reason: reason}
+	for _, x := range c.Pods {
+		g.pods = append(g.pods, &tenant{pod: x, class: p.rooms.class(x), from: c.Node, at: -1})
+	}
+	all := append([]*tenant(nil), g.pods...)
+	home, isRoom := p.rooms.index[c.Node]
+	wasOpen := false
+	var guests []*tenant
+	if isRoom {
+		wasOpen = p.rooms.list[home].open
+		guests = append(guests, p.rooms.list[home].guests...)
+		all = append(all, guests...)
+		p.rooms.close(home)
+	}
+	largestFirst(all)
+	for k, t := range all {
+		back := t.at
+		i := p.rooms.find(t)
+		if i >= 0 {
+			if back >= 0 {
+				p.rooms.take(t)
+			}
+			p.rooms.put(t, i)
+			continue
+		}
+		b := p.needsNode(c, t)
+		for _, done := range all[:k] {
+			p.rooms.take(done)
+		}
+		for _, guest := range guests {
+			if guest.at < 0 {
+				p.rooms.put(guest, home)
+			}
+		}
+		if wasOpen {
+			p.rooms.reopen(home)
+		}
+		return nil, b
+	}
+	return g, nil
+}
+
+// needsNode says which pod holds the node, and what would be needed.
+func (p *planner) needsNode(c *Candidate, t *tenant) *model.Blocked {
+	legal, room := 0, resource.Vector{}
+	for i, x := range p.rooms.list {
+		if x.open && p.rooms.allowed(t, i) {
+			legal++
+			if x.free.Base[resource.CPU] > room.Base[resource.CPU] {
+				room = x.free
+			}
+		}
+	}
+	what := "pod " + t.pod.ID()
+	if t.from == nil {
+		what = "waiting pod " + t.pod.ID() + ", which is expected here,"
+	}
+	if legal == 0 {
+		return no(BlockedReplacement, "%s may not run on any other node that can take it (labels, taints, or too young); removing this one needs a replacement, and none is planned here", what)
+	}
+	return no(BlockedReplacement, "%s asks for %s and fits on none of the %d other nodes it may run on (the freest has %s); removing this one needs a replacement, and none is planned here",
+		what, t.pod.Requests, legal, room)
+}
+
+// ask has the strategy judge the commands; the answer names the refused nodes.
+// Drift is not a matter of money, and where no price is known there is none to
+// weigh: such commands are scored, but not refused.
+func (p *planner) ask(score Score) map[*model.Node]*model.Blocked {
+	refused := map[*model.Node]*model.Blocked{}
+	if score == nil || len(p.going) == 0 {
+		return refused
+	}
+	moves := make([]*model.Command, len(p.going))
+	for i, g := range p.going {
+		c := p.command(g)
+		moves[i] = &c
+	}
+	answers := score(moves)
+	for i, g := range p.going {
+		g.score = model.MoveScore{Reason: "the strategy gave no answer"}
+		if i < len(answers) {
+			g.score = answers[i]
+		}
+		if !g.score.Accept && g.reason != model.Drifted && g.cand.Node.PriceKnown {
+			refused[g.cand.Node] = no(BlockedStrategy, "the strategy refuses: %s (score %.3g; saves %.4f USD/h for %d evictions)",
+				orElse(g.score.Reason, "no reason given"), g.score.Score, g.cand.Node.USDPerHour, len(g.pods))
+		}
+	}
+	return refused
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// command is one node's removal as data.
+func (p *planner) command(g *going) model.Command {
+	n := g.cand.Node
+	c := model.Command{Reason: g.reason, Remove: []*model.Node{n}, PodsEvicted: len(g.pods), Score: g.score.Score}
+	if n.PriceKnown {
+		c.Before = n.USDPerHour
+	}
+	for _, t := range g.pods {
+		if t.at >= 0 {
+			c.Moves = append(c.Moves, model.Move{Pod: t.pod, From: n.ID(), To: p.rooms.list[t.at].node.ID()})
+		}
+	}
+	sort.Slice(c.Moves, func(i, j int) bool { return c.Moves[i].Pod.ID() < c.Moves[j].Pod.ID() })
+	switch g.reason {
+	case model.Empty:
+		c.Why = "nothing that has to move runs on it"
+	case model.Drifted:
+		c.Why = "it no longer matches its pool: " + orElse(n.Claim.Condition(model.CondDrifted).Reason, "Drifted")
+	default:
+		c.Why = fmt.Sprintf("its %d pods fit on nodes that stay", len(g.pods))
+	}
+	return c
+}
+
+// waves lays the commands out so that each wave is within the budgets that hold
+// once the earlier ones are done; what never gets its turn stays, with the reason.
+func (p *planner) waves(stays map[*model.Node]*model.Blocked, allow *allowances) []model.Command {
+	var out []model.Command
+	left := p.going
+	for wave := 1; len(left) > 0; wave++ {
+		if wave > 1 && !p.opts.Waves {
+			break
+		}
+		var over []*going
+		var empties *model.Command
+		done := map[*model.Pool]int{}
+		for _, g := range left {
+			if a := allow.left(g.cand.Pool, g.reason); a.Nodes <= 0 {
+				stays[g.cand.Node] = budgetBlock(g.reason, a)
+				over = append(over, g)
+				continue
+			}
+			allow.use(g.cand.Pool, 1)
+			done[g.cand.Pool]++
+			delete(stays, g.cand.Node)
+			c := p.command(g)
+			c.Wave = wave
+			if g.reason != model.Empty {
+				out = append(out, c)
+				continue
+			}
+			if empties == nil {
+				empties = &c
+				continue
+			}
+			empties.Remove = append(empties.Remove, c.Remove...)
+			empties.Moves = append(empties.Moves, c.Moves...)
+			empties.Before += c.Before
+			empties.PodsEvicted += c.PodsEvicted
+			empties.Score = min(empties.Score, c.Score)
+			empties.Why = "nothing that has to move runs on them"
+		}
+		if empties != nil {
+			out = append(out, *empties)
+		}
+		if len(done) == 0 && wave > 1 {
+			break
+		}
+		allow.finish(done)
+		left = over
+	}
+	sort.SliceStable(out, func(i, j int) bool {
+		if out[i].Wave != out[j].Wave {
+			return out[i].Wave < out[j].Wave
+		}
+		return order[out[i].Reason] < order[out[j].Reason]
+	})
+	return out
+}
+
+var order = map[model.DisruptionReason]int{model.Empty: 0, model.Drifted: 1, model.Underutilized: 2}
+
+func budgetBlock(r model.DisruptionReason, a Allowance) *model.Blocked {
+	b := no(BlockedBudget, "no allowed disruptions for disruption reason %s: %s", r, orElse(a.Why, "the pool's budget is used up by this plan"))
+	b.Until = a.Until
+	return b
+}
+
+// warnings lists what is written on objects but has no effect.
+func warnings(w *model.World) []string {
+	bad := map[string][]string{}
+	for _, n := range w.Nodes {
+		for _, p := range n.Pods {
+			v, ok := p.Annotations[model.AnnotationDoNotDisrupt]
+			if ok && p.Active() {
+				if on, _ := DoNotDisrupt(p, w.Now); !on && !isDuration(v) {
+					bad[v] = append(bad[v], p.ID())
+				}
+			}
+		}
+	}
+	var out []string
+	for v, pods := range bad {
+		sort.Strings(pods)
+		shown := pods
+		if len(shown) > 5 {
+			shown = append(append([]string(nil), pods[:5]...), fmt.Sprintf("and %d more", len(pods)-5))
+		}
+		out = append(out, fmt.Sprintf("annotation %s: %q has no effect on pod %s: expected \"true\" or a duration such as 30m",
+			model.AnnotationDoNotDisrupt, v, strings.Join(shown, ", ")))
+	}
+	for _, p := range w.Pools {
+		if err := CheckBudgets(p); err != nil {
+			out = append(out, err.Error()+"; until it is mended nothing of this pool is disrupted")
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func isDuration(s string) bool {
+	d, err := time.ParseDuration(s)
+	return err == nil && d > 0
+}
