@@ -83,7 +83,7 @@ type NewNode struct {
 	Offering     *Offering
 	Effective    float64     // price of the strategy, USD per hour, without its fee per node
 	Alternatives []*Offering // same capacity type, same pods legal, best first; without Offering itself
-	Requirements require.Set // of pool and pods together: what the claim asks for, types and zones apart
+	Requirements require.Set // what the claim asks for: pool and pods together, the types and zones of Offering and Alternatives
 	Labels       map[string]string
 	Pods         []*Pod
 	Requests     resource.Vector // of the pods

@@ -1,0 +1,543 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
+	"github.com/weir-project/weir/core/model/resource"
+)
+
+// problem is the world compiled to indexes: groups of equal pods, and for each
+// pool the offerings as bitsets.
+type problem struct {
+	w      *model.World
+	prices *model.Prices
+	dims   []string // resources that some pod asks for; cpu, memory, pods first
+	groups []*group
+	specs  []*spec
+	pools  []*pool // in the order in which they are tried
+	class  map[string]*class
+	kept   []model.Verdict // pods that are not to be planned for at all
+}
+
+// spec is what equal pods ask for besides amounts.
+type spec struct {
+	index int
+	pod   *model.Pod // any of them
+	// by pool index; filled by compilePools
+	elig []eligibility
+}
+
+// eligibility is what of a pool a spec may use.
+type eligibility struct {
+	bits   bitset      // offerings that satisfy the requirements, whether available or not
+	custom require.Set // requirements on labels that no offering carries, pool and pod together
+	reason *model.Reason
+}
+
+// group is pods that are equal in everything that matters.
+type group struct {
+	spec *spec
+	pods []*model.Pod
+	req  resource.Vector
+	size []int64 // req by dims
+}
+
+// class is the offerings of a node class, indexed by label value.
+type class struct {
+	offerings []*model.Offering
+	all       bitset
+	available bitset
+	exotic    bitset // bare metal and machines with devices: bought only where nothing else will do
+	keys      map[string]*keyIndex
+	types     []int // offering -> index of its type
+	numTypes  int
+}
+
+// keyIndex is the offerings by the value of one label.
+type keyIndex struct {
+	values []string
+	bits   []bitset
+	absent bitset
+}
+
+func compileClass(offerings []*model.Offering) *class {
+	n := len(offerings)
+	c := &class{offerings: offerings, all: fullBits(n), available: newBits(n), exotic: newBits(n), keys: map[string]*keyIndex{}, types: make([]int, n)}
+	seen := map[*model.InstanceType]int{}
+	for i, o := range offerings {
+		if o.Available {
+			c.available.set(i)
+		}
+		id, ok := seen[o.Type]
+		if !ok {
+			id = len(seen)
+			seen[o.Type] = id
+		}
+		c.types[i] = id
+		if exotic(o.Type) {
+			c.exotic.set(i)
+		}
+	}
+	c.numTypes = len(seen)
+	return c
+}
+
+func exotic(t *model.InstanceType) bool {
+	if strings.Contains(t.Labels[model.AWSLabelDomain+"/instance-size"], "metal") {
+		return true
+	}
+	for _, k := range []string{"/instance-gpu-count", "/instance-accelerator-count"} {
+		if _, ok := t.Labels[model.AWSLabelDomain+k]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *class) index(key string) *keyIndex {
+	if k := c.keys[key]; k != nil {
+		return k
+	}
+	k := &keyIndex{absent: newBits(len(c.offerings))}
+	at := map[string]int{}
+	for i, o := range c.offerings {
+		v, ok := o.Label(key)
+		if !ok {
+			k.absent.set(i)
+			continue
+		}
+		j, ok := at[v]
+		if !ok {
+			j = len(k.values)
+			at[v] = j
+			k.values = append(k.values, v)
+			k.bits = append(k.bits, newBits(len(c.offerings)))
+		}
+		k.bits[j].set(i)
+	}
+	c.keys[key] = k
+	return k
+}
+
+// satisfying is the offerings whose label satisfies the requirement.
+func (c *class) satisfying(r require.Requirement) bitset {
+	k := c.index(r.Key)
+	out := newBits(len(c.offerings))
+	for i, v := range k.values {
+		if r.Has(v) {
+			out.or(k.bits[i])
+		}
+	}
+	if r.AllowsAbsent() {
+		out.or(k.absent)
+	}
+	return out
+}
+
+// ofOffering says whether offerings decide a label, rather than the pool.
+func ofOffering(key string) bool {
+	return key != model.LabelPool && model.WellKnown(key)
+}
+
+// pool is a NodePool compiled against the offerings of its node class.
+type pool struct {
+	*model.Pool
+	index    int
+	class    *class
+	base     bitset // offerings that satisfy the pool's own requirements
+	usable   bitset // of these, available and not vetoed
+	prices   model.PoolPrices
+	overhead []resource.Vector // of the daemon pods, by offering
+	limits   *limits
+	why      *model.Reason // why the pool takes no pods at all
+	minKeys  []require.Requirement
+}
+
+// effective is the strategy's price of an offering, USD per hour without the fee.
+func (p *pool) effective(i int) float64 {
+	if p.prices.Offerings != nil {
+		return p.prices.Offerings[i].USDPerHour
+	}
+	return p.class.offerings[i].USDPerHour
+}
+
+// limits is what a pool may still buy.
+type limits struct {
+	left  map[string]int64
+	nodes *int64
+}
+
+func newLimits(w *model.World, p *model.Pool) *limits {
+	if p.Limits.None() {
+		return nil
+	}
+	l := &limits{left: make(map[string]int64, len(p.Limits.Resources))}
+	for name, v := range p.Limits.Resources {
+		l.left[name] = v
+	}
+	if p.Limits.Nodes != nil {
+		n := *p.Limits.Nodes
+		l.nodes = &n
+	}
+	for _, n := range w.Nodes {
+		// a node that is being removed no longer counts; its replacement must fit
+		if n.Pool() != p.Name || !n.Managed() || n.BeingRemoved() {
+			continue
+		}
+		l.take(n.Capacity, 1)
+	}
+	return l
+}
+
+func (l *limits) take(capacity resource.Vector, times int64) {
+	for name := range l.left {
+		l.left[name] -= capacity.Get(name) * times
+	}
+	if l.nodes != nil {
+		*l.nodes -= times
+	}
+}
+
+// times is how many nodes of this capacity may still be bought, at most want.
+func (l *limits) times(capacity resource.Vector, want int64) int64 {
+	if l == nil {
+		return want
+	}
+	for name, left := range l.left {
+		if c := capacity.Get(name); c > 0 {
+			want = min(want, left/c)
+		}
+	}
+	if l.nodes != nil {
+		want = min(want, *l.nodes)
+	}
+	return max(want, 0)
+}
+
+func compile(w *model.World, prices *model.Prices, pods []*model.Pod) *problem {
+	pr := &problem{w: w, prices: prices, class: map[string]*class{}}
+	if pr.prices == nil {
+		pr.prices = &model.Prices{}
+	}
+	pr.group(pods)
+	pr.compilePools()
+	return pr
+}
+
+// group sorts pods into groups of equal specs and sizes. The order of the groups
+// depends on what they ask for, never on the order of the input.
+func (pr *problem) group(pods []*model.Pod) {
+	pr.dims = []string{"cpu", "memory", "pods"}
+	extra := map[string]bool{}
+	for _, p := range pods {
+		if p.Requests.Base[resource.Storage] != 0 {
+			extra["ephemeral-storage"] = true
+		}
+		for _, a := range p.Requests.Ext {
+			extra[a.Name] = true
+		}
+	}
+	names := make([]string, 0, len(extra))
+	for n := range extra {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	pr.dims = append(pr.dims, names...)
+
+	specs := map[string]*spec{}
+	groups := map[string]*group{}
+	var buf []byte
+	for _, p := range pods {
+		if v, ok := setAside(p); ok {
+			pr.kept = append(pr.kept, v)
+			continue
+		}
+		buf = appendSpecKey(buf[:0], p)
+		s := specs[string(buf)]
+		if s == nil {
+			s = &spec{pod: p}
+			specs[string(buf)] = s
+		}
+		buf = appendSizeKey(buf, p.Requests)
+		g := groups[string(buf)]
+		if g == nil {
+			g = &group{spec: s, req: p.Requests, size: pr.vec(p.Requests)}
+			groups[string(buf)] = g
+		}
+		g.pods = append(g.pods, p)
+	}
+	keys := make([]string, 0, len(groups))
+	for k := range groups {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		g := groups[k]
+		slices.SortFunc(g.pods, func(a, b *model.Pod) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+		pr.groups = append(pr.groups, g)
+	}
+	specKeys := make([]string, 0, len(specs))
+	for k := range specs {
+		specKeys = append(specKeys, k)
+	}
+	slices.Sort(specKeys)
+	for i, k := range specKeys {
+		specs[k].index = i
+		pr.specs = append(pr.specs, specs[k])
+	}
+}
+
+// setAside gives the verdict of a pod that is not to be planned for.
+func setAside(p *model.Pod) (model.Verdict, bool) {
+	v := model.Verdict{Pod: p}
+	switch {
+	case p.Ignore:
+		v.Reasons = []model.Reason{{Filter: model.FilterRequirements, Message: "the pod asks for karpenter.sh/nodepool DoesNotExist: it is to be kept off our nodes"}}
+	case p.Invalid != "":
+		v.Reasons = []model.Reason{{Filter: model.FilterRequirements, Message: p.Invalid}}
+	default:
+		for _, u := range p.Unsupported {
+			v.Reasons = append(v.Reasons, model.Reason{Filter: u.Filter, Message: u.Message})
+		}
+	}
+	return v, len(v.Reasons) > 0
+}
+
+func (pr *problem) vec(v resource.Vector) []int64 {
+	out := make([]int64, len(pr.dims))
+	for i, d := range pr.dims {
+		out[i] = v.Get(d)
+	}
+	return out
+}
+
+func appendSpecKey(b []byte, p *model.Pod) []byte {
+	for _, t := range p.Terms {
+		if t.Len() > 0 {
+			b = append(b, t.Key()...)
+		}
+		b = append(b, '|')
+	}
+	for _, t := range p.Tolerations {
+		b = fmt.Appendf(b, "%q%q%q%q;", t.Key, t.Operator, t.Value, t.Effect)
+	}
+	return append(b, 0)
+}
+
+func appendSizeKey(b []byte, v resource.Vector) []byte {
+	for _, x := range v.Base {
+		b = binary.BigEndian.AppendUint64(b, uint64(x))
+	}
+	for _, a := range v.Ext {
+		b = append(b, a.Name...)
+		b = binary.BigEndian.AppendUint64(append(b, 0), uint64(a.Value))
+	}
+	return b
+}
+
+// compilePools orders the pools by weight, then name, both descending, and finds
+// out what each spec may use of each.
+func (pr *problem) compilePools() {
+	pools := slices.Clone(pr.w.Pools)
+	slices.SortFunc(pools, func(a, b *model.Pool) int {
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(b.Name, a.Name))
+	})
+	for i, mp := range pools {
+		p := &pool{Pool: mp, index: i, prices: pr.prices.ByPool[mp.Name]}
+		pr.pools = append(pr.pools, p)
+		p.why = poolReason(mp)
+		if p.why != nil {
+			continue
+		}
+		p.class = pr.class[mp.NodeClass.Name]
+		if p.class == nil {
+			p.class = compileClass(pr.w.Offerings[mp.NodeClass.Name])
+			pr.class[mp.NodeClass.Name] = p.class
+		}
+		p.compile(pr)
+	}
+	for _, s := range pr.specs {
+		s.elig = make([]eligibility, len(pr.pools))
+		for _, p := range pr.pools {
+			s.elig[p.index] = pr.eligible(s, p)
+		}
+	}
+}
+
+func poolReason(p *model.Pool) *model.Reason {
+	r := &model.Reason{Pool: p.Name, Filter: model.FilterPool}
+	switch {
+	case p.Unusable != "":
+		r.Message = p.Unusable
+	case p.Deleting:
+		r.Message = "the pool is being deleted"
+	case p.Static != nil:
+		r.Message = "the pool is static: its nodes follow spec.replicas, not pods"
+	default:
+		return nil
+	}
+	return r
+}
+
+func (p *pool) compile(pr *problem) {
+	n := len(p.class.offerings)
+	if len(p.prices.Offerings) != n {
+		p.prices.Offerings = nil // checked by the host; without a price for each the market's hold
+	}
+	p.base = p.class.all.clone()
+	for _, r := range p.Requirements.All() {
+		if ofOffering(r.Key) {
+			p.base.and(p.class.satisfying(r))
+		}
+		if r.MinValues > 0 {
+			p.minKeys = append(p.minKeys, r)
+		}
+	}
+	p.usable = p.base.clone()
+	p.usable.and(p.class.available)
+	for i, price := range p.prices.Offerings {
+		if price.Veto != "" && p.usable.has(i) {
+			p.usable[i>>6] &^= 1 << (i & 63)
+		}
+	}
+	p.limits = newLimits(pr.w, p.Pool)
+	p.overhead = make([]resource.Vector, n)
+	for _, d := range pr.w.DaemonSets {
+		bits := p.daemonBits(d.Pod)
+		bits.each(func(i int) { p.overhead[i] = p.overhead[i].Add(d.Pod.Requests) })
+	}
+	switch {
+	case n == 0:
+		p.why = &model.Reason{Pool: p.Name, Filter: model.FilterOfferings, Message: fmt.Sprintf("nothing can be bought with node class %q", p.NodeClass.Name)}
+	case p.base.empty():
+		p.why = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, Message: p.emptyBase()}
+	}
+}
+
+// emptyBase says which requirement of the pool leaves no instance type.
+func (p *pool) emptyBase() string {
+	left := p.class.all.clone()
+	for _, r := range p.Requirements.All() {
+		if !ofOffering(r.Key) {
+			continue
+		}
+		before := p.class.countTypes(left)
+		left.and(p.class.satisfying(r))
+		if left.empty() {
+			return fmt.Sprintf("the pool's own requirements leave no instance type: none of %d has %s", before, r)
+		}
+	}
+	return "the pool's own requirements leave no instance type"
+}
+
+// countTypes counts the instance types among offerings.
+func (c *class) countTypes(b bitset) int {
+	seen := newBits(max(c.numTypes, 1))
+	n := 0
+	b.each(func(i int) {
+		if t := c.types[i]; !seen.has(t) {
+			seen.set(t)
+			n++
+		}
+	})
+	return n
+}
+
+// daemonBits is the offerings of the pool on whose nodes a daemon pod would run.
+// Startup taints are gone by then, soft taints keep nobody away.
+func (p *pool) daemonBits(d *model.Pod) bitset {
+	out := newBits(len(p.class.offerings))
+	if _, bad := d.Untolerated(p.Taints); bad {
+		return out
+	}
+	offer := p.Requirements.And(require.FromLabels(map[string]string{model.LabelRegistered: "true", model.LabelInitialized: "true"}))
+	for _, term := range d.Terms {
+		if term.Compatible(offer, model.WellKnown) != nil {
+			continue
+		}
+		bits := p.base.clone()
+		for _, r := range term.All() {
+			if ofOffering(r.Key) {
+				bits.and(p.class.satisfying(r))
+			}
+		}
+		out.or(bits)
+	}
+	return out
+}
+
+// eligible finds what of a pool a spec may use. Terms are alternatives: every one
+// that leaves offerings counts, as long as it asks the same of labels that no
+// offering decides as the first that does.
+func (pr *problem) eligible(s *spec, p *pool) eligibility {
+	if p.why != nil {
+		return eligibility{reason: p.why}
+	}
+	types := p.class.countTypes(p.base)
+	if t, bad := s.pod.Untolerated(p.Taints); bad {
+		return eligibility{reason: &model.Reason{Pool: p.Name, Filter: model.FilterTaints, TypesLeft: types, Message: fmt.Sprintf("does not tolerate taint %s", t)}}
+	}
+	var out eligibility
+	for _, term := range s.pod.Terms {
+		if c := term.Compatible(p.Requirements, model.WellKnown); c != nil {
+			if out.reason == nil {
+				out.reason = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, TypesLeft: 0, Message: c.String()}
+			}
+			continue
+		}
+		bits, missing := p.termBits(term)
+		if bits.empty() {
+			if out.reason == nil {
+				out.reason = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, TypesLeft: 0, Message: missing}
+			}
+			continue
+		}
+		custom := customPart(term.And(p.Requirements), term)
+		switch {
+		case out.bits == nil:
+			out.bits, out.custom = bits, custom
+		case out.custom.Equal(custom):
+			out.bits.or(bits)
+		}
+	}
+	if out.bits != nil {
+		out.reason = nil
+	}
+	return out
+}
+
+func (p *pool) termBits(term require.Set) (bits bitset, missing string) {
+	bits = p.base.clone()
+	for _, r := range term.All() {
+		if !ofOffering(r.Key) {
+			continue
+		}
+		before := p.class.countTypes(bits)
+		bits.and(p.class.satisfying(r))
+		if bits.empty() {
+			return bits, fmt.Sprintf("asks for %s, which none of the %d instance types left has", r, before)
+		}
+	}
+	return bits, ""
+}
+
+// customPart is the requirements on labels that the pool decides, of the keys that
+// the pod itself names: these must go together on one node.
+func customPart(both, term require.Set) require.Set {
+	var reqs []require.Requirement
+	for _, r := range term.All() {
+		if !ofOffering(r.Key) && r.Key != model.LabelPool {
+			m, _ := both.Get(r.Key)
+			reqs = append(reqs, m)
+		}
+	}
+	return require.NewSet(reqs...)
+}

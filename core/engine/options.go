@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-project/weir/core/model/resource"
+)
+
+// Indexes of the resources that take part in values and bounds; every other
+// resource only has to fit.
+const (
+	dimCPU = iota
+	dimMemory
+	dimPods
+	numPriced
+)
+
+// option is a kind of node that may be bought: offerings of one pool that have the
+// same room and that the same pods may use, at the price of the cheapest.
+type option struct {
+	pool      *pool
+	offering  int     // index into the class's offerings: the cheapest
+	room      []int64 // allocatable without daemon pods, by dims
+	effective float64 // USD per hour, fee included: what the packing minimises
+	usd       float64 // USD per hour of the cheapest of them, real money
+	sig       bitset  // specs that may use it
+	count     int64   // how many may be bought at most, -1 = any number
+}
+
+// rights tells for each offering of a pool which specs may use it, for the groups
+// that are asked about. Exotic machines count only for specs, and sizes, that no
+// other machine serves.
+type rights struct{ bySpec []bitset }
+
+func (pr *problem) rightsOf(p *pool, groups []*group) rights {
+	r := rights{bySpec: make([]bitset, len(pr.specs))}
+	plain := make([]bitset, len(pr.specs))
+	for _, g := range groups {
+		i := g.spec.index
+		e := g.spec.elig[p.index]
+		if e.bits == nil {
+			continue
+		}
+		if r.bySpec[i] == nil {
+			b := e.bits.clone()
+			b.and(p.usable)
+			plain[i] = b.clone()
+			plain[i].andNot(p.class.exotic)
+			r.bySpec[i] = newBits(len(p.class.offerings))
+			if len(p.minKeys) > 0 {
+				plain[i] = b // flexibility was asked for: nothing is left out
+			}
+			r.bySpec[i].or(plain[i])
+		}
+		if r.bySpec[i].has(0) && len(p.minKeys) > 0 {
+			continue
+		}
+		if !p.fitsSome(plain[i], g) {
+			all := e.bits.clone()
+			all.and(p.usable)
+			if p.fitsSome(all, g) {
+				r.bySpec[i].or(all)
+			}
+		}
+	}
+	return r
+}
+
+func (p *pool) fitsSome(b bitset, g *group) bool {
+	found := false
+	b.each(func(i int) {
+		if !found {
+			found = g.req.Fits(p.class.offerings[i].Type.Allocatable.Sub(p.overhead[i]))
+		}
+	})
+	return found
+}
+
+// options lists what may be bought from the given pools for the given groups,
+// cheapest first, without those that another option beats.
+func (pr *problem) options(pools []*pool, groups []*group) []*option {
+	var all []*option
+	for _, p := range pools {
+		if p.why != nil {
+			continue
+		}
+		all = append(all, pr.poolOptions(p, pr.rightsOf(p, groups))...)
+	}
+	return prune(all)
+}
+
+func (pr *problem) poolOptions(p *pool, r rights) []*option {
+	n := len(p.class.offerings)
+	words := (len(pr.specs) + 63) / 64
+	sigs := make(bitset, n*words)
+	any := newBits(n)
+	for s, b := range r.bySpec {
+		if b == nil {
+			continue
+		}
+		any.or(b)
+		b.each(func(i int) { sigs[i*words+s>>6] |= 1 << (s & 63) })
+	}
+	best := map[string]*option{}
+	var order []string
+	var key []byte
+	type roomOf struct {
+		over resource.Vector
+		room []int64
+		ok   bool
+	}
+	cache := make(map[int]roomOf, p.class.numTypes)
+	any.each(func(i int) {
+		o := p.class.offerings[i]
+		c, ok := cache[p.class.types[i]]
+		if !ok || !c.over.Equal(p.overhead[i]) {
+			free := o.Type.Allocatable.Sub(p.overhead[i])
+			c = roomOf{over: p.overhead[i], room: pr.vec(free), ok: resource.Vector{}.Fits(free)}
+			cache[p.class.types[i]] = c
+		}
+		if !c.ok {
+			return // the daemon pods alone do not fit
+		}
+		opt := &option{pool: p, offering: i, room: c.room, usd: o.USDPerHour, effective: p.effective(i) + p.prices.FeePerNode,
+			sig: sigs[i*words : (i+1)*words], count: -1}
+		if o.Count > 0 && o.ReservationID != "" {
+			opt.count = int64(o.Count)
+		}
+		key = key[:0]
+		for _, x := range opt.room {
+			key = appendInt(key, x)
+		}
+		for _, w := range opt.sig {
+			key = appendInt(key, int64(w))
+		}
+		if opt.count >= 0 {
+			key = append(key, o.Key()...)
+		}
+		if p.limits != nil {
+			for name := range p.limits.left {
+				key = appendInt(key, o.Type.Capacity.Get(name))
+			}
+		}
+		if have := best[string(key)]; have == nil {
+			best[string(key)] = opt
+			order = append(order, string(key))
+		} else {
+			have.usd = min(have.usd, opt.usd)
+			if opt.effective < have.effective {
+				opt.usd = have.usd
+				*have = *opt
+			}
+		}
+	})
+	out := make([]*option, 0, len(order))
+	for _, k := range order {
+		opt := best[k]
+		if len(p.minKeys) > 0 && !p.widen(pr, opt, any) {
+			continue
+		}
+		out = append(out, opt)
+	}
+	return out
+}
+
+func appendInt(b []byte, x int64) []byte {
+	return append(b, byte(x), byte(x>>8), byte(x>>16), byte(x>>24), byte(x>>32), byte(x>>40), byte(x>>48), byte(x>>56))
+}
+
+// prune sorts options by effective price and drops each that another one beats: no
+// dearer in either price, no smaller, for no fewer specs, and, in a limited pool,
+// no larger in what is limited.
+func prune(all []*option) []*option {
+	slices.SortStableFunc(all, func(a, b *option) int {
+		return cmp.Or(cmp.Compare(a.effective, b.effective), cmp.Compare(a.pool.index, b.pool.index), cmp.Compare(a.offering, b.offering))
+	})
+	var kept []*option
+	for _, o := range all {
+		beaten := false
+		for _, k := range kept {
+			if k.beats(o) {
+				beaten = true
+				break
+			}
+		}
+		if !beaten {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}
+
+func (k *option) beats(o *option) bool {
+	if k.usd > o.usd || k.effective > o.effective || k.count >= 0 {
+		return false
+	}
+	for d, x := range o.room {
+		if x > k.room[d] {
+			return false
+		}
+	}
+	if !o.sig.subsetOf(k.sig) {
+		return false
+	}
+	if k.pool != o.pool && k.pool.limits != nil {
+		return false
+	}
+	if l := k.pool.limits; l != nil {
+		kc, oc := k.pool.class.offerings[k.offering].Type.Capacity, o.pool.class.offerings[o.offering].Type.Capacity
+		for name := range l.left {
+			if kc.Get(name) > oc.Get(name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (o *option) fits(size []int64) bool {
+	for d, x := range size {
+		if x > o.room[d] {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *option) allows(s *spec) bool { return o.sig.has(s.index) }

@@ -1,0 +1,326 @@
+package engine
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"slices"
+)
+
+// Effort of one packing, in groups looked at. It bounds the time, not the
+// legality: when it is used up, the best plan so far stands.
+const (
+	effortPerRound = int64(30_000_000)
+	maxRounds      = 6
+)
+
+// packer buys nodes of some options for the pods that some groups have left.
+type packer struct {
+	pr      *problem
+	groups  []*group
+	options []*option
+	joins   *joins
+	large   bool // the largest machine first, then ranked by price: how first-fit buys
+}
+
+// queue orders options by the efficiency that they last had.
+type queue struct {
+	opts []*option
+	eff  []float64
+}
+
+func (q *queue) Len() int { return len(q.opts) }
+func (q *queue) Less(i, j int) bool {
+	if q.eff[i] != q.eff[j] {
+		return q.eff[i] > q.eff[j]
+	}
+	a, b := q.opts[i], q.opts[j]
+	if a.pool.index != b.pool.index {
+		return a.pool.index < b.pool.index
+	}
+	return a.offering < b.offering
+}
+func (q *queue) Swap(i, j int) {
+	q.opts[i], q.opts[j] = q.opts[j], q.opts[i]
+	q.eff[i], q.eff[j] = q.eff[j], q.eff[i]
+}
+func (q *queue) Push(any) {}
+func (q *queue) Pop() any {
+	n := len(q.opts) - 1
+	o := q.opts[n]
+	q.opts, q.eff = q.opts[:n], q.eff[:n]
+	return o
+}
+
+// caps tells how many more nodes an option may get: limits of pools and counts of
+// reservations, shared by all options that draw on them.
+type caps struct {
+	limits map[*pool]*limits
+	counts map[string]int64
+}
+
+func (p *packer) newCaps() *caps {
+	c := &caps{limits: map[*pool]*limits{}, counts: map[string]int64{}}
+	for _, o := range p.options {
+		if l := o.pool.limits; l != nil && c.limits[o.pool] == nil {
+			n := &limits{left: make(map[string]int64, len(l.left))}
+			for k, v := range l.left {
+				n.left[k] = v
+			}
+			if l.nodes != nil {
+				v := *l.nodes
+				n.nodes = &v
+			}
+			c.limits[o.pool] = n
+		}
+		if o.count >= 0 {
+			c.counts[o.pool.class.offerings[o.offering].ReservationID] = o.count
+		}
+	}
+	return c
+}
+
+func (c *caps) times(o *option, want int64) int64 {
+	off := o.pool.class.offerings[o.offering]
+	want = c.limits[o.pool].times(off.Type.Capacity, want)
+	if o.count >= 0 {
+		want = min(want, c.counts[off.ReservationID])
+	}
+	return want
+}
+
+func (c *caps) take(o *option, times int64) {
+	off := o.pool.class.offerings[o.offering]
+	if l := c.limits[o.pool]; l != nil {
+		l.take(off.Type.Capacity, times)
+	}
+	if o.count >= 0 {
+		c.counts[off.ReservationID] -= times
+	}
+}
+
+// greedy buys the most efficient filling until nothing more can be placed. left is
+// used up; what remains in it has no place.
+func (p *packer) greedy(value []float64, left []int64, c *caps) ([]column, int64) {
+	f := newFiller(p.pr, p.groups, value, left, p.joins)
+	q := &queue{opts: slices.Clone(p.options), eff: make([]float64, len(p.options))}
+	for i := range q.eff {
+		q.eff[i] = math.Inf(1)
+	}
+	heap.Init(q)
+	var out []column
+	fresh := map[*option]column{} // fillings that are still true
+	for q.Len() > 0 && len(f.order) > 0 {
+		o := q.opts[0]
+		col, ok := fresh[o]
+		if !ok {
+			if c.times(o, 1) == 0 {
+				heap.Pop(q)
+				continue
+			}
+			col = f.best(o)
+			if len(col.items) == 0 {
+				heap.Pop(q)
+				continue
+			}
+			fresh[o] = col
+			q.eff[0] = p.rank(&col)
+			heap.Fix(q, 0)
+			continue
+		}
+		col.times = p.repeat(f, &col, c)
+		if p.large {
+			p.shrink(&col, c)
+		}
+		c.take(col.opt, col.times)
+		for _, it := range col.items {
+			left[it.group] -= int64(it.n) * col.times
+		}
+		out = append(out, col)
+		f.compact()
+		clear(fresh)
+	}
+	return out, f.work
+}
+
+// rank is what the queue sorts by: value per price, or, for first-fit, value alone.
+func (p *packer) rank(c *column) float64 {
+	if p.large {
+		return c.value
+	}
+	return c.efficiency()
+}
+
+// repeat is how often a filling can be bought as it is.
+func (p *packer) repeat(f *filler, col *column, c *caps) int64 {
+	times := int64(math.MaxInt64)
+	for _, it := range col.items {
+		times = min(times, f.left[it.group]/int64(it.n))
+	}
+	return c.times(col.opt, max(times, 1))
+}
+
+// shrink moves a filling to the cheapest option that holds it.
+func (p *packer) shrink(col *column, c *caps) {
+	size := p.size(col)
+	for _, o := range p.options { // cheapest first
+		if o.effective >= col.opt.effective {
+			return
+		}
+		if o.pool == col.opt.pool && o.fits(size) && p.allowsAll(o, col) && c.times(o, col.times) == col.times {
+			col.opt = o
+			return
+		}
+	}
+}
+
+func (p *packer) size(col *column) []int64 {
+	size := make([]int64, len(p.pr.dims))
+	for _, it := range col.items {
+		for d, x := range p.groups[it.group].size {
+			size[d] += x * int64(it.n)
+		}
+	}
+	return size
+}
+
+func (p *packer) allowsAll(o *option, col *column) bool {
+	for _, it := range col.items {
+		if !o.allows(p.groups[it.group].spec) {
+			return false
+		}
+	}
+	return true
+}
+
+func cost(cols []column) float64 {
+	sum := 0.0
+	for i := range cols {
+		sum += cols[i].opt.effective * float64(cols[i].times)
+	}
+	return sum
+}
+
+func sum(left []int64) int64 {
+	var n int64
+	for _, x := range left {
+		n += x
+	}
+	return n
+}
+
+// better compares two packings: fewer pods left over, then the lower price.
+func better(a, b []column, leftA, leftB []int64) bool {
+	if x, y := sum(leftA), sum(leftB); x != y {
+		return x < y
+	}
+	return cost(a) < cost(b)-1e-9
+}
+
+// pack finds a cheap set of nodes for what is left of the groups. value is the
+// share of the bill of one pod of each group. It uses left up.
+//
+// The first round is plain greedy; each further one raises the value of pods that
+// ended on inefficient nodes, so that they are served while good partners are
+// still there. In the end the least efficient nodes are packed again together.
+func (p *packer) pack(value []float64, left []int64) []column {
+	start := slices.Clone(left)
+	best, work := p.greedy(value, left, p.newCaps())
+	bestLeft := slices.Clone(left)
+	if !p.large {
+		v := slices.Clone(value)
+		cols := best
+		for round := 1; round < maxRounds && work*int64(round+1) < effortPerRound; round++ {
+			p.revalue(v, value, cols)
+			try := slices.Clone(start)
+			var w int64
+			cols, w = p.greedy(v, try, p.newCaps())
+			work = max(work, w)
+			if better(cols, best, try, bestLeft) {
+				best, bestLeft = cols, try
+			}
+		}
+		best = p.improve(best, bestLeft, value)
+	}
+	copy(left, bestLeft)
+	return best
+}
+
+// revalue sets the values for the next round: by how inefficient the nodes of a
+// group's pods were on the average.
+func (p *packer) revalue(v, value []float64, cols []column) {
+	n := make([]float64, len(v))
+	e := make([]float64, len(v))
+	for i := range cols {
+		c := &cols[i]
+		worth := 0.0
+		for _, it := range c.items {
+			worth += float64(it.n) * value[it.group]
+		}
+		eff := worth / max(c.opt.effective, 1e-12)
+		for _, it := range c.items {
+			k := float64(it.n) * float64(c.times)
+			n[it.group] += k
+			e[it.group] += k * eff
+		}
+	}
+	for g := range v {
+		if n[g] > 0 && e[g] > 0 {
+			v[g] *= math.Pow(n[g]/e[g], 0.7)
+		}
+	}
+}
+
+// improve takes the least efficient nodes apart and packs their pods again, as long
+// as that saves money. Each try looks at a larger share of the nodes.
+func (p *packer) improve(cols []column, left []int64, value []float64) []column {
+	if len(p.limitedPools()) > 0 {
+		return cols // what a limit still allows depends on all nodes together
+	}
+	var spent int64
+	for share := 0.02; share < 0.5 && spent < effortPerRound/2; share *= 1.6 {
+		slices.SortStableFunc(cols, func(a, b column) int { return cmp.Compare(a.valueAt(value), b.valueAt(value)) })
+		total, taken, k := cost(cols), 0.0, 0
+		again := slices.Clone(left)
+		for k < len(cols) && (taken < share*total || k < 2) {
+			taken += cols[k].opt.effective * float64(cols[k].times)
+			for _, it := range cols[k].items {
+				again[it.group] += int64(it.n) * cols[k].times
+			}
+			k++
+		}
+		best := cols[:k]
+		for _, power := range []float64{1, 1.05, 1.15, 0.95} {
+			v := make([]float64, len(value))
+			for i, x := range value {
+				v[i] = math.Pow(x, power)
+			}
+			try := slices.Clone(again)
+			redone, w := p.greedy(v, try, p.newCaps())
+			spent += w
+			if sum(try) == sum(left) && cost(redone) < cost(best)-1e-9 {
+				best = redone
+			}
+		}
+		cols = append(slices.Clone(best), cols[k:]...)
+	}
+	return cols
+}
+
+func (c *column) valueAt(value []float64) float64 {
+	worth := 0.0
+	for _, it := range c.items {
+		worth += float64(it.n) * value[it.group]
+	}
+	return worth / max(c.opt.effective, 1e-12)
+}
+
+func (p *packer) limitedPools() []*pool {
+	var out []*pool
+	for _, o := range p.options {
+		if (o.pool.limits != nil || o.count >= 0) && !slices.Contains(out, o.pool) {
+			out = append(out, o.pool)
+		}
+	}
+	return out
+}

@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/weir-project/weir/core/model"
+)
+
+// Result is where the waiting pods of a world may run.
+type Result struct {
+	Placements []model.Placement // on nodes that exist or are on their way
+	New        []*model.NewNode
+	Unplaced   []model.Verdict
+	Bound      float64 // USD per hour that no legal plan for the pods on New can go below, real money
+}
+
+// Place finds a place for every waiting pod of the world that can have one: on
+// existing nodes first, then on new ones of the pools in the order of their weight.
+// Pools of equal weight compete by price. prices may be nil: the market's hold.
+func Place(w *model.World, prices *model.Prices) *Result {
+	pr := compile(w, prices, w.Pods)
+	res := &Result{Unplaced: pr.kept}
+	left := make([]int64, len(pr.groups))
+	next := make([]int, len(pr.groups)) // pods of the group that have a place
+	res.Placements = pr.existing(next)
+	for i, g := range pr.groups {
+		left[i] = int64(len(g.pods) - next[i])
+	}
+	var y weights
+	if sum(left) > 0 {
+		all := pr.options(pr.pools, waiting(pr.groups, left))
+		_, y = newDual(pr.groups, left, all, true).maximise()
+		before := slices.Clone(left)
+		for _, tier := range pr.tiers() {
+			if sum(left) == 0 {
+				break
+			}
+			pr.buy(res, tier, y, left, next)
+		}
+		placed := make([]int64, len(left))
+		for i := range left {
+			placed[i] = before[i] - left[i]
+		}
+		res.Bound = newDual(pr.groups, placed, all, true).total(y)
+	}
+	for i, g := range pr.groups {
+		if next[i] < len(g.pods) {
+			reasons := pr.reasons(g)
+			for _, p := range g.pods[next[i]:] {
+				res.Unplaced = append(res.Unplaced, model.Verdict{Pod: p, Reasons: reasons})
+			}
+		}
+	}
+	slices.SortStableFunc(res.Unplaced, func(a, b model.Verdict) int {
+		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
+	})
+	return res
+}
+
+func waiting(groups []*group, left []int64) []*group {
+	var out []*group
+	for i, g := range groups {
+		if left[i] > 0 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// existing puts pods on nodes that are there, largest pods first.
+func (pr *problem) existing(next []int) []model.Placement {
+	if len(pr.w.Nodes) == 0 {
+		return nil
+	}
+	space := NewSpace(pr.w)
+	order := make([]int, len(pr.groups))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := pr.groups[a].size, pr.groups[b].size
+		return cmp.Or(cmp.Compare(y[dimCPU], x[dimCPU]), cmp.Compare(y[dimMemory], x[dimMemory]))
+	})
+	allowed := map[[2]int]bool{} // spec and spot -> whether labels and taints agree
+	pods := map[*spot][]*model.Pod{}
+	for _, gi := range order {
+		g := pr.groups[gi]
+		for si, sp := range space.nodes {
+			if next[gi] == len(g.pods) {
+				break
+			}
+			if !g.req.Fits(sp.free) {
+				continue
+			}
+			k := [2]int{g.spec.index, si}
+			ok, known := allowed[k]
+			if !known {
+				ok = sp.allows(g.spec.pod) == nil
+				allowed[k] = ok
+			}
+			for ok && next[gi] < len(g.pods) && g.req.Fits(sp.free) {
+				sp.free = sp.free.Sub(g.req)
+				pods[sp] = append(pods[sp], g.pods[next[gi]])
+				next[gi]++
+			}
+		}
+	}
+	var out []model.Placement
+	for _, sp := range space.nodes {
+		if len(pods[sp]) > 0 {
+			out = append(out, model.Placement{Node: sp.node, Pods: pods[sp]})
+		}
+	}
+	return out
+}
+
+// tiers is the pools by weight, heaviest first.
+func (pr *problem) tiers() [][]*pool {
+	var out [][]*pool
+	for _, p := range pr.pools {
+		if n := len(out); n > 0 && out[n-1][0].Weight == p.Weight {
+			out[n-1] = append(out[n-1], p)
+		} else {
+			out = append(out, []*pool{p})
+		}
+	}
+	return out
+}
+
+// buy packs what is left onto new nodes of one tier of pools.
+func (pr *problem) buy(res *Result, tier []*pool, y weights, left []int64, next []int) {
+	options := pr.options(tier, waiting(pr.groups, left))
+	if len(options) == 0 {
+		return
+	}
+	pk := &packer{pr: pr, groups: pr.groups, options: options, joins: newJoins()}
+	pk.large = slices.ContainsFunc(tier, func(p *pool) bool { return p.prices.PreferLarge })
+	value := make([]float64, len(pr.groups))
+	newDual(pr.groups, left, options, false).each(y, func(i int, v float64) { value[i] = max(v, 1e-12) })
+	for i := range value {
+		if value[i] == 0 && left[i] > 0 {
+			value[i] = 1e-12 // no option holds it alone; greedy will find that out
+		}
+	}
+	cols := pk.pack(value, left)
+	slices.SortStableFunc(cols, func(a, b column) int {
+		return cmp.Or(cmp.Compare(a.opt.pool.index, b.opt.pool.index), cmp.Compare(b.opt.effective, a.opt.effective), cmp.Compare(a.opt.offering, b.opt.offering))
+	})
+	menus := map[*pool]*menu{}
+	for i := range cols {
+		c := &cols[i]
+		p := c.opt.pool
+		if menus[p] == nil {
+			menus[p] = pr.newMenu(p, pr.groups)
+		}
+		proto := menus[p].node(pk, c)
+		for range c.times {
+			n := *proto
+			for _, it := range c.items {
+				g := pr.groups[it.group]
+				n.Pods = append(n.Pods, g.pods[next[it.group]:next[it.group]+int(it.n)]...)
+				next[it.group] += int(it.n)
+			}
+			res.New = append(res.New, &n)
+		}
+	}
+	numbers := map[string]int{}
+	for _, n := range res.New {
+		numbers[n.Pool.Name]++
+		n.Name = fmt.Sprintf("%s-%d", n.Pool.Name, numbers[n.Pool.Name])
+	}
+	for _, p := range tier {
+		if p.limits == nil {
+			continue
+		}
+		for i := range cols {
+			if cols[i].opt.pool == p {
+				p.limits.take(p.class.offerings[cols[i].opt.offering].Type.Capacity, cols[i].times)
+			}
+		}
+	}
+}

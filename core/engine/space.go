@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
+	"github.com/weir-project/weir/core/model/resource"
+)
+
+// Space is the free room on nodes that exist or are on their way. It can be taken
+// and given back, for what-if questions; it is not safe for concurrent use.
+type Space struct {
+	nodes []*spot
+	byID  map[*model.Node]*spot
+}
+
+// spot is one node with what is left of it.
+type spot struct {
+	node   *model.Node
+	free   resource.Vector
+	taints []model.Taint // those that count for new pods
+	closed string        // why it takes no new pods, or empty
+}
+
+// NewSpace reads the free room of all nodes of the world: allocatable less the
+// requests of the pods on them and of the daemon pods still expected. Nodes come
+// initialized ones first, then by name.
+func NewSpace(w *model.World) *Space {
+	s := &Space{byID: make(map[*model.Node]*spot, len(w.Nodes))}
+	for _, n := range w.Nodes {
+		sp := &spot{node: n, free: n.Allocatable.Sub(n.Used()).Sub(expectedDaemons(w, n)), taints: schedulingTaints(n)}
+		switch {
+		case n.BeingRemoved():
+			sp.closed = "is being removed"
+		case n.Cordoned:
+			sp.closed = "is cordoned"
+		}
+		s.nodes = append(s.nodes, sp)
+		s.byID[n] = sp
+	}
+	slices.SortStableFunc(s.nodes, func(a, b *spot) int {
+		ai, bi := a.node.Initialized(), b.node.Initialized()
+		if ai != bi {
+			if ai {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.node.ID(), b.node.ID())
+	})
+	return s
+}
+
+// expectedDaemons is the requests of the daemon pods that belong on the node but
+// are not there yet.
+func expectedDaemons(w *model.World, n *model.Node) resource.Vector {
+	var want, have resource.Vector
+	labels := n.Labels
+	if !n.Joined() || !n.Initialized() {
+		labels = map[string]string{model.LabelRegistered: "true", model.LabelInitialized: "true"}
+		for k, v := range n.Labels {
+			labels[k] = v
+		}
+	}
+	taints := schedulingTaints(n)
+	for _, d := range w.DaemonSets {
+		if _, bad := d.Pod.Untolerated(taints); !bad && anyTerm(d.Pod.Terms, labels) == nil {
+			want = want.Add(d.Pod.Requests)
+		}
+	}
+	for _, p := range n.Pods {
+		if p.Daemon() {
+			have = have.Add(p.Requests)
+		}
+	}
+	return want.Sub(have).Floor()
+}
+
+// anyTerm is nil where the labels satisfy one of the terms, else the last conflict.
+func anyTerm(terms []require.Set, labels map[string]string) *require.Conflict {
+	var last *require.Conflict
+	for _, t := range terms {
+		c := t.LabelsSatisfy(labels)
+		if c == nil {
+			return nil
+		}
+		last = c
+	}
+	return last
+}
+
+// ephemeral taints go away by themselves while a node of ours starts.
+var ephemeral = []model.Taint{
+	{Key: "node.kubernetes.io/not-ready", Effect: model.NoSchedule},
+	{Key: "node.kubernetes.io/not-ready", Effect: model.NoExecute},
+	{Key: "node.kubernetes.io/unreachable", Effect: model.NoSchedule},
+	{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: model.NoSchedule},
+	{Key: model.TaintUnregistered, Effect: model.NoExecute},
+}
+
+// schedulingTaints is the taints that keep pods off the node once it is up: those of
+// the claim while it has not registered, without startup and ephemeral taints while
+// it is not initialized, all of them afterwards.
+func schedulingTaints(n *model.Node) []model.Taint {
+	if n.Claim == nil || n.Initialized() && n.Joined() {
+		return n.Taints
+	}
+	if !n.Joined() || !n.Registered() {
+		return n.Claim.Taints
+	}
+	var out []model.Taint
+	for _, t := range n.Taints {
+		same := func(o model.Taint) bool { return o.Same(t) }
+		if slices.ContainsFunc(n.Claim.StartupTaints, same) || slices.ContainsFunc(ephemeral, same) || strings.HasPrefix(t.Key, "readiness.k8s.io/") {
+			continue
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// Free is what is left of a node.
+func (s *Space) Free(n *model.Node) resource.Vector { return s.byID[n].free }
+
+// Allowed says why the pod may not go onto the node, nil where it may.
+func (s *Space) Allowed(p *model.Pod, n *model.Node) *model.Reason {
+	sp := s.byID[n]
+	if r := sp.allows(p); r != nil {
+		return r
+	}
+	return sp.fits(p)
+}
+
+func (sp *spot) allows(p *model.Pod) *model.Reason {
+	if sp.closed != "" {
+		return &model.Reason{Filter: model.FilterTaints, Message: fmt.Sprintf("node %s %s", sp.node.ID(), sp.closed)}
+	}
+	if t, bad := p.Untolerated(sp.taints); bad {
+		return &model.Reason{Filter: model.FilterTaints, Message: fmt.Sprintf("node %s has taint %s", sp.node.ID(), t)}
+	}
+	if c := anyTerm(p.Terms, sp.node.Labels); c != nil {
+		return &model.Reason{Filter: model.FilterRequirements, Message: fmt.Sprintf("node %s: %s", sp.node.ID(), c)}
+	}
+	return nil
+}
+
+func (sp *spot) fits(p *model.Pod) *model.Reason {
+	name, want, have, lacking := p.Requests.Lacking(sp.free)
+	if !lacking {
+		return nil
+	}
+	return &model.Reason{Filter: model.FilterResources, Message: fmt.Sprintf("node %s has %s %s left, %s is asked for",
+		sp.node.ID(), resource.Format(name, have), name, resource.Format(name, want))}
+}
+
+// Take uses room of the node for the pod, whether it fits or not.
+func (s *Space) Take(p *model.Pod, n *model.Node) {
+	sp := s.byID[n]
+	sp.free = sp.free.Sub(p.Requests)
+}
+
+// Release gives the room of the pod back.
+func (s *Space) Release(p *model.Pod, n *model.Node) {
+	sp := s.byID[n]
+	sp.free = sp.free.Add(p.Requests)
+}
+
+// Close takes the node out of the space, with the reason; Open undoes it.
+func (s *Space) Close(n *model.Node, why string) { s.byID[n].closed = why }
+
+// Open lets the node take pods again.
+func (s *Space) Open(n *model.Node) { s.byID[n].closed = "" }

@@ -1,0 +1,69 @@
+package provision
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-project/weir/core/engine"
+	"github.com/weir-project/weir/core/model"
+)
+
+// Plan says where the waiting pods of the world go. prices may be nil: the
+// market's hold.
+//
+// A plan that engine.Check refuses is a fault of the engine or of a strategy's
+// numbers; its launches are dropped, the pods keep waiting, and the plan's warnings
+// say what was wrong.
+func Plan(w *model.World, prices *model.Prices) *model.Plan {
+	r := engine.Place(w, prices)
+	p := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound}
+	p.Strategy, p.Outcome = answeredBy(prices, r.New)
+	if bad := engine.Check(w, p); len(bad) > 0 {
+		for _, n := range p.Launch {
+			for _, pod := range n.Pods {
+				p.Unplaced = append(p.Unplaced, model.Verdict{Pod: pod, Reasons: []model.Reason{{Pool: n.Pool.Name, Filter: model.FilterStrategy, Message: "the plan was refused by the check: " + bad[0].Error()}}})
+			}
+		}
+		for _, err := range bad {
+			p.Warnings = append(p.Warnings, fmt.Sprintf("plan refused: %v", err))
+		}
+		p.Launch, p.Placements, p.LowerBoundUSDPerHour = nil, nil, 0
+		for _, pl := range r.Placements {
+			for _, pod := range pl.Pods {
+				p.Unplaced = append(p.Unplaced, model.Verdict{Pod: pod, Reasons: []model.Reason{{Filter: model.FilterStrategy, Message: "the plan was refused by the check: " + bad[0].Error()}}})
+			}
+		}
+	}
+	return p
+}
+
+// answeredBy names the strategies whose prices were used, and how they answered.
+func answeredBy(prices *model.Prices, nodes []*model.NewNode) (strategy, outcome string) {
+	if prices == nil {
+		return "market", "ok"
+	}
+	var names, outcomes []string
+	for _, n := range nodes {
+		pp := prices.ByPool[n.Pool.Name]
+		if pp.Strategy != "" && !slices.Contains(names, pp.Strategy) {
+			names = append(names, pp.Strategy)
+		}
+		if pp.Outcome != "" && !slices.Contains(outcomes, pp.Outcome) {
+			outcomes = append(outcomes, pp.Outcome)
+		}
+	}
+	if len(names) == 0 {
+		for _, pp := range prices.ByPool {
+			if pp.Strategy != "" && !slices.Contains(names, pp.Strategy) {
+				names = append(names, pp.Strategy)
+			}
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(outcomes)
+	if len(outcomes) == 0 {
+		outcomes = []string{"ok"}
+	}
+	return strings.Join(names, ", "), strings.Join(outcomes, ", ")
+}
