@@ -1,0 +1,273 @@
+package config
+
+import (
+	"time"
+
+	"github.com/weir-project/weir/core/model"
+)
+
+// What a file must say at its top.
+const (
+	APIVersion = "config.weir.dev/v1alpha1"
+	Kind       = "ScalerConfiguration"
+)
+
+// Duration is a time.Duration that is written as 10s, 5m or 1h30m.
+type Duration time.Duration
+
+// Config is the whole configuration; the zero value is not valid, see Default.
+type Config struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	Cluster         string   `json:"cluster"`
+	ClusterEndpoint string   `json:"clusterEndpoint"`
+	ClusterCABundle string   `json:"clusterCABundle"`
+	Region          string   `json:"region"`
+	Account         string   `json:"account"`
+	Zones           []string `json:"zones"`
+	Replicas        int      `json:"replicas"`
+
+	Cloud        Cloud        `json:"cloud"`
+	Ledger       Ledger       `json:"ledger"`
+	Interruption Interruption `json:"interruption"`
+
+	StrategyBinary string              `json:"strategyBinary"`
+	Strategies     map[string]Strategy `json:"strategies"`
+	Bindings       Bindings            `json:"bindings"`
+
+	Batch             Batch             `json:"batch"`
+	PreferencePolicy  string            `json:"preferencePolicy"`
+	MinValuesPolicy   string            `json:"minValuesPolicy"`
+	FeatureGates      FeatureGates      `json:"featureGates"`
+	Alternatives      Alternatives      `json:"alternatives"`
+	Nodes             Nodes             `json:"nodes"`
+	GarbageCollection GarbageCollection `json:"garbageCollection"`
+
+	LeaderElection LeaderElection `json:"leaderElection"`
+	Kube           Kube           `json:"kube"`
+	Log            Log            `json:"log"`
+	Metrics        Metrics        `json:"metrics"`
+	Health         Health         `json:"health"`
+	MemoryLimit    int64          `json:"memoryLimit"`
+}
+
+// Kinds of Cloud.
+const (
+	CloudAWS = "aws"
+	CloudSim = "sim"
+)
+
+// Cloud says who sells the machines.
+type Cloud struct {
+	Kind      string `json:"kind"`
+	Address   string `json:"address"`
+	Catalogue string `json:"catalogue"`
+}
+
+// Kinds of Ledger.
+const (
+	LedgerBolt     = "bolt"
+	LedgerDynamoDB = "dynamodb"
+	LedgerNone     = "none"
+)
+
+// Ledger says where the memory is.
+type Ledger struct {
+	Kind  string `json:"kind"`
+	Path  string `json:"path"`
+	Table string `json:"table"`
+}
+
+// Interruption says where notices come from.
+type Interruption struct {
+	Lambda bool   `json:"lambda"`
+	Queue  string `json:"queue"`
+}
+
+// Strategy kinds, levels of isolation.
+const (
+	InstanceSelection  = "instance-selection"
+	Consolidation      = "consolidation"
+	IsolationProcess   = "process"
+	IsolationContainer = "container"
+)
+
+// Strategy is one plugin.
+type Strategy struct {
+	Kind             string         `json:"kind"`
+	Path             string         `json:"path"`
+	SHA256           string         `json:"sha256"`
+	Config           map[string]any `json:"config"`
+	StartTimeout     Duration       `json:"startTimeout"`
+	CallTimeout      Duration       `json:"callTimeout"`
+	MemoryLimit      int64          `json:"memoryLimit"`
+	Env              []string       `json:"env"`
+	Isolation        string         `json:"isolation"`
+	Socket           string         `json:"socket"`
+	AllowUnsandboxed bool           `json:"allowUnsandboxed"`
+}
+
+// Bindings names the strategies that decide where a NodePool has no annotation.
+type Bindings struct {
+	InstanceSelection string `json:"instanceSelection"`
+	Consolidation     string `json:"consolidation"`
+}
+
+// Batch is the window in which pending pods are gathered.
+type Batch struct {
+	Idle Duration `json:"idle"`
+	Max  Duration `json:"max"`
+}
+
+// FeatureGates switch whole features; names and defaults are Karpenter's.
+type FeatureGates struct {
+	NodeRepair              bool `json:"nodeRepair"`
+	ReservedCapacity        bool `json:"reservedCapacity"`
+	SpotToSpotConsolidation bool `json:"spotToSpotConsolidation"`
+	NodeOverlay             bool `json:"nodeOverlay"`
+	StaticCapacity          bool `json:"staticCapacity"`
+	CapacityBuffer          bool `json:"capacityBuffer"`
+}
+
+// Alternatives bounds the other offerings that a launch names.
+type Alternatives struct {
+	MaxPriceRatio float64 `json:"maxPriceRatio"`
+	Max           int     `json:"max"`
+}
+
+// Nodes is about what a machine offers.
+type Nodes struct {
+	VMMemoryOverheadPercent float64 `json:"vmMemoryOverheadPercent"`
+	ReservedENIs            int     `json:"reservedENIs"`
+}
+
+// GarbageCollection says how often leaks are looked for, and when to stop by itself.
+type GarbageCollection struct {
+	Interval    Duration `json:"interval"`
+	BrakeNodes  int      `json:"brakeNodes"`
+	BrakeShare  float64  `json:"brakeShare"`
+	BrakeWindow Duration `json:"brakeWindow"`
+}
+
+// LeaderElection names the leases that fence the scaler.
+type LeaderElection struct {
+	Enabled            bool     `json:"enabled"`
+	Name               string   `json:"name"`
+	Namespace          string   `json:"namespace"`
+	KarpenterName      string   `json:"karpenterName"`
+	KarpenterNamespace string   `json:"karpenterNamespace"`
+	LeaseDuration      Duration `json:"leaseDuration"`
+	RenewDeadline      Duration `json:"renewDeadline"`
+	RetryPeriod        Duration `json:"retryPeriod"`
+}
+
+// Kube is about the API server.
+type Kube struct {
+	Kubeconfig string  `json:"kubeconfig"`
+	QPS        float64 `json:"qps"`
+	Burst      int     `json:"burst"`
+}
+
+// Log is about log lines.
+type Log struct {
+	Level            string   `json:"level"`
+	OutputPaths      []string `json:"outputPaths"`
+	ErrorOutputPaths []string `json:"errorOutputPaths"`
+}
+
+// Metrics is about the Prometheus endpoint.
+type Metrics struct {
+	Port          int  `json:"port"`
+	ClusterGauges bool `json:"clusterGauges"`
+	Profiling     bool `json:"profiling"`
+}
+
+// Health is about the probes.
+type Health struct {
+	Port int `json:"port"`
+}
+
+// Default is the configuration that holds where nothing else is said. It lacks only
+// the name of the cluster.
+func Default() *Config {
+	return &Config{
+		APIVersion: APIVersion, Kind: Kind, Replicas: 1,
+		Cloud:          Cloud{Kind: CloudAWS},
+		Ledger:         Ledger{Kind: LedgerBolt, Path: "/var/lib/weir/ledger.db"},
+		StrategyBinary: "weir-strategy",
+		Strategies:     map[string]Strategy{},
+		Bindings:       Bindings{InstanceSelection: "cost-optimal", Consolidation: "savings"},
+		Batch:          Batch{Idle: Duration(time.Second), Max: Duration(10 * time.Second)},
+
+		PreferencePolicy: "Respect", MinValuesPolicy: "Strict",
+		FeatureGates: FeatureGates{ReservedCapacity: true},
+		Alternatives: Alternatives{MaxPriceRatio: 1.25, Max: 60},
+		Nodes:        Nodes{VMMemoryOverheadPercent: 0.075},
+		GarbageCollection: GarbageCollection{
+			Interval: Duration(2 * time.Minute), BrakeNodes: 3, BrakeShare: 0.05, BrakeWindow: Duration(10 * time.Minute),
+		},
+		LeaderElection: LeaderElection{
+			Enabled: true, Name: "weir-leader-election", KarpenterName: "karpenter-leader-election",
+			LeaseDuration: Duration(15 * time.Second), RenewDeadline: Duration(10 * time.Second), RetryPeriod: Duration(2 * time.Second),
+		},
+		Kube:    Kube{QPS: 200, Burst: 300},
+		Log:     Log{Level: "info", OutputPaths: []string{"stdout"}, ErrorOutputPaths: []string{"stderr"}},
+		Metrics: Metrics{Port: 8080, ClusterGauges: true},
+		Health:  Health{Port: 8081},
+
+		MemoryLimit: -1,
+	}
+}
+
+// defaultStrategy fills what a strategy of the file leaves out.
+func defaultStrategy() Strategy {
+	return Strategy{
+		StartTimeout: Duration(10 * time.Second), CallTimeout: Duration(2 * time.Second),
+		MemoryLimit: 256 << 20, Isolation: IsolationProcess,
+	}
+}
+
+// Builtins are the strategies that run from StrategyBinary, by name, with their kinds.
+func Builtins() map[string]string {
+	return map[string]string{
+		"cost-optimal": InstanceSelection,
+		"first-fit":    InstanceSelection,
+		"savings":      Consolidation,
+	}
+}
+
+// Strategy is a strategy by name: of the file, or a built-in.
+func (c *Config) Strategy(name string) (Strategy, bool) {
+	if s, ok := c.Strategies[name]; ok {
+		return s, true
+	}
+	kind, ok := Builtins()[name]
+	if !ok {
+		return Strategy{}, false
+	}
+	s := defaultStrategy()
+	s.Kind = kind
+	return s, true
+}
+
+// PlanningSettings is the part that planning reads.
+func (c *Config) PlanningSettings() model.Settings {
+	return model.Settings{
+		IgnorePreferences:    c.PreferencePolicy == "Ignore",
+		MinValuesBestEffort:  c.MinValuesPolicy == "BestEffort",
+		ReservedCapacity:     c.FeatureGates.ReservedCapacity,
+		SpotToSpot:           c.FeatureGates.SpotToSpotConsolidation,
+		StaticCapacity:       c.FeatureGates.StaticCapacity,
+		AlternativesMaxRatio: c.Alternatives.MaxPriceRatio,
+	}
+}
+
+// String writes the duration as it is written in a file.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes the duration as it is written in a file.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// D is the duration in the standard library's type.
+func (d Duration) D() time.Duration { return time.Duration(d) }

@@ -1,0 +1,333 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Role says which program reads the configuration.
+type Role string
+
+// The programs.
+const (
+	Scaler Role = "scaler"
+	Lambda Role = "lambda"
+	CLI    Role = "cli" // reads files only: no cluster, ledger or lease is needed
+)
+
+// Input is everything a configuration is made of. All parts may be empty.
+type Input struct {
+	Role  Role
+	File  string            // name of the file, for errors
+	Data  []byte            // its content; nil = no file
+	Env   map[string]string // environment variables
+	Flags map[string]string // flags that were given, by name without dashes
+}
+
+// Loaded is a valid configuration.
+type Loaded struct {
+	*Config
+	Warnings []string // what was ignored, and why
+}
+
+// Load merges and checks. The error is an Errors that tells everything that is wrong.
+func Load(in Input) (*Loaded, error) {
+	cfg := Default()
+	d := &decoder{file: in.File, origins: map[string]string{}}
+	if in.Data != nil {
+		d.decodeFile(in.Data, cfg)
+	}
+	warnings, errs := apply(cfg, in.Env, func(s Setting) string { return s.Env },
+		func(s Setting) string { return "environment variable " + s.Env }, true, d.origins)
+	d.errs = append(d.errs, errs...)
+	more, errs := apply(cfg, in.Flags, func(s Setting) string { return s.Flag },
+		func(s Setting) string { return "flag --" + s.Flag }, false, d.origins)
+	d.errs = append(d.errs, errs...)
+	if len(d.errs) > 0 {
+		return nil, d.errs // values that were not read would only be complained about twice
+	}
+	v := &validator{cfg: cfg, role: in.Role, origins: d.origins}
+	v.all()
+	if err := v.errs.err(); err != nil {
+		return nil, err
+	}
+	return &Loaded{Config: cfg, Warnings: append(warnings, more...)}, nil
+}
+
+type validator struct {
+	cfg     *Config
+	role    Role
+	origins map[string]string
+	errs    Errors
+}
+
+func (v *validator) fail(field, format string, args ...any) {
+	source, at := "default", field
+	for at != "" {
+		if s, ok := v.origins[at]; ok {
+			source = s
+			break
+		}
+		at = parent(at)
+	}
+	v.errs.add(source, field, format, args...)
+}
+
+func parent(path string) string {
+	i := strings.LastIndexAny(path, ".[")
+	return path[:max(i, 0)]
+}
+
+func (v *validator) all() {
+	v.place()
+	v.memory()
+	v.strategies()
+	v.planning()
+	v.election()
+	v.process()
+}
+
+var (
+	zoneName    = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+[a-z](-[a-z0-9-]+)?$`)
+	accountID   = regexp.MustCompile(`^[0-9]{12}$`)
+	clusterName = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
+	digest      = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	queueName   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}(\.fifo)?$`)
+	tableName   = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
+	leaseName   = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+)
+
+func (v *validator) place() {
+	c := v.cfg
+	switch {
+	case c.Cluster == "" && v.role != CLI:
+		v.fail("cluster", "is missing: name the cluster in the file, in CLUSTER_NAME or with --cluster-name")
+	case c.Cluster != "" && !clusterName.MatchString(c.Cluster):
+		v.fail("cluster", "is %q, expected letters, digits, - and _, at most 100", c.Cluster)
+	}
+	if c.Account != "" && !accountID.MatchString(c.Account) {
+		v.fail("account", "is %q, expected 12 digits", c.Account)
+	}
+	for i, z := range c.Zones {
+		if !zoneName.MatchString(z) {
+			v.fail(fmt.Sprintf("zones[%d]", i), "is %q, expected a zone such as us-east-1a", z)
+		}
+	}
+	if c.ClusterEndpoint != "" && !absoluteURL(c.ClusterEndpoint) {
+		v.fail("clusterEndpoint", "is %q, expected an absolute URL", c.ClusterEndpoint)
+	}
+	v.oneOf("cloud.kind", c.Cloud.Kind, CloudAWS, CloudSim)
+	if c.Cloud.Address != "" && !absoluteURL(c.Cloud.Address) {
+		v.fail("cloud.address", "is %q, expected an absolute URL", c.Cloud.Address)
+	}
+	if c.Replicas < 1 {
+		v.fail("replicas", "is %d, expected 1 or more", c.Replicas)
+	}
+	if q := c.Interruption.Queue; q != "" && !queueName.MatchString(q) {
+		hint := ""
+		if i := strings.LastIndexAny(q, ":/"); i >= 0 && queueName.MatchString(q[i+1:]) {
+			hint = fmt.Sprintf("; of %q that is %q", q, q[i+1:])
+		}
+		v.fail("interruption.queue", "expected the name of an SQS queue%s", hint)
+	}
+}
+
+func absoluteURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.IsAbs() && u.Host != ""
+}
+
+func (v *validator) memory() {
+	l := v.cfg.Ledger
+	switch l.Kind {
+	case LedgerBolt:
+		v.boltLedger()
+	case LedgerDynamoDB:
+		if !tableName.MatchString(l.Table) {
+			v.fail("ledger.table", "is %q, expected the name of a DynamoDB table", l.Table)
+		}
+	case LedgerNone:
+		if v.role == Scaler {
+			v.fail("ledger.kind", "none is for the Lambda only: without a ledger a crash of the scaler could buy a machine twice; use bolt or dynamodb")
+		}
+	default:
+		v.oneOf("ledger.kind", l.Kind, LedgerBolt, LedgerDynamoDB, LedgerNone)
+	}
+}
+
+func (v *validator) boltLedger() {
+	c := v.cfg
+	switch {
+	case v.role == Lambda:
+		v.fail("ledger.kind", "bolt is a file of the scaler, which a Lambda cannot read: use dynamodb, or none to taint and drain without a ledger")
+	case c.Ledger.Path == "":
+		v.fail("ledger.path", "is missing: the bolt ledger needs the path of its file")
+	case c.Replicas > 1:
+		v.fail("ledger.kind", "bolt is a file that one replica has open, and replicas is %d: use dynamodb, or one replica", c.Replicas)
+	case c.Interruption.Lambda && v.role == Scaler:
+		v.fail("ledger.kind", "bolt is a file that the interruption Lambda cannot read, and interruption.lambda is true: use dynamodb, or run without the Lambda")
+	}
+}
+
+func (v *validator) strategies() {
+	c := v.cfg
+	for _, name := range slices.Sorted(maps.Keys(c.Strategies)) {
+		v.strategy("strategies."+name, name, c.Strategies[name])
+	}
+	v.binding("bindings.instanceSelection", c.Bindings.InstanceSelection, InstanceSelection)
+	v.binding("bindings.consolidation", c.Bindings.Consolidation, Consolidation)
+}
+
+func (v *validator) strategy(path, name string, s Strategy) {
+	builtin, isBuiltin := Builtins()[name]
+	if !leaseName.MatchString(name) {
+		v.fail(path, "a strategy is named with small letters, digits and -")
+	}
+	if s.Kind == "" && isBuiltin && s.Path == "" {
+		s.Kind = builtin
+		v.cfg.Strategies[name] = s
+	}
+	v.oneOf(path+".kind", s.Kind, InstanceSelection, Consolidation)
+	v.oneOf(path+".isolation", s.Isolation, IsolationProcess, IsolationContainer)
+	switch {
+	case s.Isolation == IsolationContainer:
+		if s.Socket == "" {
+			v.fail(path+".socket", "is missing: a strategy in a container is reached over a socket")
+		}
+	case s.Path == "" && !isBuiltin:
+		v.fail(path+".path", "is missing, and %q is not a built-in (%s)", name, strings.Join(slices.Sorted(maps.Keys(Builtins())), ", "))
+	case s.Path == "" && s.Kind != builtin:
+		v.fail(path+".kind", "is %q, the built-in %s is of kind %s", s.Kind, name, builtin)
+	case s.Path != "" && s.SHA256 == "":
+		v.fail(path+".sha256", "is missing: a program that is not built in runs only with the SHA-256 it is pinned to")
+	}
+	if s.SHA256 != "" && !digest.MatchString(s.SHA256) {
+		v.fail(path+".sha256", "is %q, expected 64 hexadecimal digits in small letters", s.SHA256)
+	}
+	v.between(path+".startTimeout", s.StartTimeout, time.Second, 5*time.Minute)
+	v.between(path+".callTimeout", s.CallTimeout, 10*time.Millisecond, time.Minute)
+	if s.MemoryLimit < 16<<20 {
+		v.fail(path+".memoryLimit", "is %d, expected at least %d bytes", s.MemoryLimit, 16<<20)
+	}
+	for i, e := range s.Env {
+		if e == "" || strings.ContainsAny(e, "=\x00") {
+			v.fail(fmt.Sprintf("%s.env[%d]", path, i), "is %q, expected the name of an environment variable to hand on", e)
+		}
+	}
+}
+
+func (v *validator) binding(path, name, kind string) {
+	s, ok := v.cfg.Strategy(name)
+	known := slices.Sorted(maps.Keys(v.cfg.Strategies))
+	known = append(known, slices.Sorted(maps.Keys(Builtins()))...)
+	switch {
+	case !ok:
+		hint := ""
+		if n := nearest(name, known); n != "" {
+			hint = fmt.Sprintf(", did you mean %q?", n)
+		}
+		v.fail(path, "there is no strategy %q%s", name, hint)
+	case s.Kind != kind && s.Kind != "":
+		v.fail(path, "strategy %q is of kind %s, expected one of kind %s", name, s.Kind, kind)
+	}
+}
+
+func (v *validator) planning() {
+	c := v.cfg
+	v.oneOf("preferencePolicy", c.PreferencePolicy, "Respect", "Ignore")
+	v.oneOf("minValuesPolicy", c.MinValuesPolicy, "Strict", "BestEffort")
+	v.between("batch.idle", c.Batch.Idle, 10*time.Millisecond, 10*time.Minute)
+	v.between("batch.max", c.Batch.Max, 10*time.Millisecond, time.Hour)
+	if c.Batch.Idle > c.Batch.Max {
+		v.fail("batch.idle", "is %s, expected at most batch.max, which is %s", c.Batch.Idle, c.Batch.Max)
+	}
+	if r := c.Alternatives.MaxPriceRatio; !(r >= 1 && r <= 100) {
+		v.fail("alternatives.maxPriceRatio", "is %v, expected 1 to 100", r)
+	}
+	if c.Alternatives.Max < 1 || c.Alternatives.Max > 60 {
+		v.fail("alternatives.max", "is %d, expected 1 to 60", c.Alternatives.Max)
+	}
+	if p := c.Nodes.VMMemoryOverheadPercent; !(p >= 0 && p < 1) || math.IsNaN(p) {
+		v.fail("nodes.vmMemoryOverheadPercent", "is %v, expected a share of at least 0 and below 1, such as 0.075", p)
+	}
+	if n := c.Nodes.ReservedENIs; n < 0 || n > 100 {
+		v.fail("nodes.reservedENIs", "is %d, expected 0 to 100", n)
+	}
+	g := c.GarbageCollection
+	v.between("garbageCollection.interval", g.Interval, 5*time.Second, 2*time.Minute)
+	v.between("garbageCollection.brakeWindow", g.BrakeWindow, time.Minute, 24*time.Hour)
+	if g.BrakeNodes < 1 {
+		v.fail("garbageCollection.brakeNodes", "is %d, expected 1 or more", g.BrakeNodes)
+	}
+	if !(g.BrakeShare > 0 && g.BrakeShare <= 1) {
+		v.fail("garbageCollection.brakeShare", "is %v, expected a share above 0 and up to 1", g.BrakeShare)
+	}
+}
+
+func (v *validator) election() {
+	e := v.cfg.LeaderElection
+	if !e.Enabled {
+		if v.cfg.Replicas > 1 {
+			v.fail("leaderElection.enabled", "is false, and replicas is %d: several scalers need leader election", v.cfg.Replicas)
+		}
+		return
+	}
+	for field, name := range map[string]string{"leaderElection.name": e.Name, "leaderElection.karpenterName": e.KarpenterName} {
+		if !leaseName.MatchString(name) {
+			v.fail(field, "is %q, expected the name of a lease", name)
+		}
+	}
+	if e.Name == e.KarpenterName && e.Namespace == e.KarpenterNamespace {
+		v.fail("leaderElection.name", "is the lease of Karpenter as well, expected another one: Weir holds both")
+	}
+	v.between("leaderElection.leaseDuration", e.LeaseDuration, 2*time.Second, 5*time.Minute)
+	if e.RenewDeadline >= e.LeaseDuration {
+		v.fail("leaderElection.renewDeadline", "is %s, expected less than leaseDuration, which is %s", e.RenewDeadline, e.LeaseDuration)
+	}
+	if e.RetryPeriod <= 0 || e.RetryPeriod*12/10 >= e.RenewDeadline {
+		v.fail("leaderElection.retryPeriod", "is %s, expected more than 0, and 1.2 times as much below renewDeadline, which is %s", e.RetryPeriod, e.RenewDeadline)
+	}
+}
+
+func (v *validator) process() {
+	c := v.cfg
+	v.oneOf("log.level", c.Log.Level, "debug", "info", "error")
+	if !(c.Kube.QPS > 0) || math.IsInf(c.Kube.QPS, 0) {
+		v.fail("kube.qps", "is %v, expected more than 0", c.Kube.QPS)
+	}
+	if c.Kube.Burst < 1 {
+		v.fail("kube.burst", "is %d, expected 1 or more", c.Kube.Burst)
+	}
+	for field, port := range map[string]int{"metrics.port": c.Metrics.Port, "health.port": c.Health.Port} {
+		if port < 0 || port > 65535 {
+			v.fail(field, "is %d, expected 0 (any free port) to 65535", port)
+		}
+	}
+	if c.Metrics.Port == c.Health.Port && c.Metrics.Port != 0 {
+		v.fail("health.port", "is %d, the port of the metrics as well", c.Health.Port)
+	}
+	slices.SortStableFunc(v.errs, func(a, b Error) int { return strings.Compare(a.Field, b.Field) })
+}
+
+func (v *validator) oneOf(field, value string, allowed ...string) {
+	if slices.Contains(allowed, value) {
+		return
+	}
+	hint := ""
+	if n := nearest(value, allowed); value != "" && n != "" {
+		hint = fmt.Sprintf(", did you mean %s?", n)
+	}
+	v.fail(field, "is %q, expected %s%s", value, strings.Join(allowed, " or "), hint)
+}
+
+func (v *validator) between(field string, d Duration, low, high time.Duration) {
+	if d.D() < low || d.D() > high {
+		v.fail(field, "is %s, expected %s to %s", d, low, high)
+	}
+}

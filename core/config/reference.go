@@ -1,0 +1,222 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// fieldDocs says what each field is for; a test holds it complete.
+var fieldDocs = map[string]string{
+	"apiVersion":      "always `" + APIVersion + "`",
+	"kind":            "always `" + Kind + "`",
+	"cluster":         "name of the cluster; required",
+	"clusterEndpoint": "URL of the API server that nodes are told; empty = found out",
+	"clusterCABundle": "certificate authority that nodes are told; empty = found out",
+	"region":          "AWS region; empty = found out",
+	"account":         "AWS account, 12 digits; empty = found out. Interruption events of other accounts are ignored",
+	"zones":           "zones to buy in; empty = every zone of the node class's subnets",
+	"replicas":        "how many scalers run; only one of them acts",
+
+	"cloud.kind":          "`aws`, or `sim`: a simulated EC2",
+	"cloud.address":       "address of the simulated EC2; empty = inside the scaler",
+	"cloud.catalogue":     "file of instance types and prices instead of the embedded one",
+	"ledger.kind":         "`bolt` (a file, one replica, no Lambda), `dynamodb`, or `none` (Lambda only)",
+	"ledger.path":         "file of the bolt ledger",
+	"ledger.table":        "DynamoDB table",
+	"interruption.lambda": "an interruption Lambda shares the ledger",
+	"interruption.queue":  "name of a Karpenter interruption queue that the scaler polls; empty = none",
+
+	"strategyBinary":                       "program that runs the built-in strategies",
+	"strategies.<name>.kind":               "`instance-selection` or `consolidation`",
+	"strategies.<name>.path":               "program; empty = the built-in of that name",
+	"strategies.<name>.sha256":             "SHA-256 of the program, required for any that is not built in",
+	"strategies.<name>.config":             "handed to the strategy as JSON",
+	"strategies.<name>.startTimeout":       "how long it may take to start",
+	"strategies.<name>.callTimeout":        "how long one answer may take; then the built-in answers",
+	"strategies.<name>.memoryLimit":        "bytes; a process above it is killed",
+	"strategies.<name>.env":                "names of environment variables that are handed on; all others are not",
+	"strategies.<name>.isolation":          "`process` (child of the scaler) or `container` (sidecar)",
+	"strategies.<name>.socket":             "socket of a strategy in a container",
+	"strategies.<name>.allowUnsandboxed":   "run it as a child even where the kernel cannot fence it in",
+	"bindings.instanceSelection":           "strategy that picks machines, unless a NodePool has the annotation `weir.dev/instance-selection`",
+	"bindings.consolidation":               "strategy that gives machines back, unless a NodePool has the annotation `weir.dev/consolidation`",
+	"batch.idle":                           "plan when no new pod came for so long",
+	"batch.max":                            "plan at the latest after so long",
+	"preferencePolicy":                     "`Respect` or `Ignore` soft constraints of pods",
+	"minValuesPolicy":                      "`Strict` or `BestEffort`",
+	"featureGates.nodeRepair":              "replace nodes that stay unhealthy",
+	"featureGates.reservedCapacity":        "use capacity reservations",
+	"featureGates.spotToSpotConsolidation": "replace spot nodes by cheaper spot nodes",
+	"featureGates.nodeOverlay":             "accepted; not supported yet",
+	"featureGates.staticCapacity":          "NodePools with `replicas`",
+	"featureGates.capacityBuffer":          "accepted; not supported yet",
+	"alternatives.maxPriceRatio":           "other offerings of a launch cost at most so many times the best one",
+	"alternatives.max":                     "other offerings that a launch names",
+	"nodes.vmMemoryOverheadPercent":        "share of a machine's memory that the hypervisor keeps, until it was learned",
+	"nodes.reservedENIs":                   "network interfaces left out when pods per node are counted",
+	"garbageCollection.interval":           "how often instances and claims are compared",
+	"garbageCollection.brakeNodes":         "it stops by itself when it would end more than so many instances",
+	"garbageCollection.brakeShare":         "or more than this share of the fleet, whichever is more",
+	"garbageCollection.brakeWindow":        "within so long",
+
+	"leaderElection.enabled":            "hold leases; off only for one replica",
+	"leaderElection.name":               "lease of Weir",
+	"leaderElection.namespace":          "its namespace; empty = the scaler's own",
+	"leaderElection.karpenterName":      "lease of Karpenter: Weir is passive while somebody else holds it",
+	"leaderElection.karpenterNamespace": "its namespace; empty = the scaler's own",
+	"leaderElection.leaseDuration":      "how long a lease holds without being renewed",
+	"leaderElection.renewDeadline":      "the leader gives up when it could not renew for so long",
+	"leaderElection.retryPeriod":        "how often it is renewed or asked for",
+	"kube.kubeconfig":                   "kubeconfig file; empty = the pod's service account",
+	"kube.qps":                          "requests per second to the API server",
+	"kube.burst":                        "requests at once to the API server",
+	"log.level":                         "`debug`, `info` or `error`",
+	"log.outputPaths":                   "where log lines go",
+	"log.errorOutputPaths":              "where errors of the logger go",
+	"metrics.port":                      "port of `/metrics`; 0 = any free one",
+	"metrics.clusterGauges":             "gauges per pod, node and pool",
+	"metrics.profiling":                 "`/debug/pprof` on the metrics port",
+	"health.port":                       "port of `/healthz` and `/readyz`; 0 = any free one",
+	"memoryLimit":                       "bytes that the process may use; -1 = not told",
+}
+
+// Reference is the page docs/reference/configuration.md.
+func Reference() string {
+	var b strings.Builder
+	b.WriteString(`# Configuration
+
+Generated from core/config; do not edit.
+
+The scaler, the Lambda and the commands that take ` + "`--config`" + ` read one YAML or JSON file. A flag wins over an environment
+variable, which wins over the file, which wins over the default. Unknown fields and values that make no sense are errors: the
+program does not start, and a running scaler keeps what it has. The file is watched; what cannot be changed while running is said so.
+
+` + "```yaml\napiVersion: " + APIVersion + "\nkind: " + Kind + "\ncluster: my-cluster\n```" + `
+
+## Fields
+
+| field | default | while running | meaning |
+|---|---|---|---|
+`)
+	defaults := reflect.ValueOf(*Default())
+	walkValues(defaults, "", func(path string, v reflect.Value) {
+		live := "yes"
+		for _, f := range fixed {
+			if path == f || strings.HasPrefix(path, f+".") {
+				live = "no"
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", path, show(v), live, fieldDocs[path])
+	})
+	b.WriteString(`
+## Flags and environment
+
+Karpenter's names keep their meaning. An empty variable counts as unset.
+
+| flag | environment | sets | notes |
+|---|---|---|---|
+`)
+	for _, s := range Settings() {
+		field := "-"
+		if s.Field != "" {
+			field = "`" + s.Field + "`"
+		}
+		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", s.Flag, s.Env, field, s.Note)
+	}
+	b.WriteString(`
+## Which ledger goes with what
+
+| ledger | scaler | with the Lambda |
+|---|---|---|
+| ` + "`bolt`" + ` | one replica | refused: a Lambda cannot read the scaler's file |
+| ` + "`dynamodb`" + ` | any number of replicas | yes |
+| ` + "`none`" + ` | refused | the Lambda alone: it taints and drains, and remembers nothing |
+`)
+	return b.String()
+}
+
+func walkValues(v reflect.Value, path string, leaf func(path string, v reflect.Value)) {
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			walkValues(v.Field(i), join(path, jsonName(v.Type().Field(i))), leaf)
+		}
+	case v.Kind() == reflect.Map && v.Type().Elem() == strategyType:
+		walkValues(reflect.ValueOf(defaultStrategy()), path+".<name>", leaf)
+	default:
+		leaf(path, v)
+	}
+}
+
+func show(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case Duration:
+		return x.String()
+	case string:
+		if x == "" {
+			return "-"
+		}
+		return "`" + x + "`"
+	case []string:
+		if len(x) == 0 {
+			return "-"
+		}
+		return "`" + strings.Join(x, ", ") + "`"
+	case map[string]any:
+		return "-"
+	default:
+		return fmt.Sprint(x)
+	}
+}
+
+// Schema is the JSON schema of the file, for editors.
+func Schema() ([]byte, error) {
+	s := schemaOf(reflect.TypeFor[Config](), "")
+	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	s["title"] = Kind
+	s["required"] = []string{"apiVersion", "kind"}
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("writing the schema: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+func schemaOf(t reflect.Type, path string) map[string]any {
+	s := map[string]any{}
+	if d := fieldDocs[path]; d != "" {
+		s["description"] = d
+	}
+	switch {
+	case path == "apiVersion":
+		s["const"] = APIVersion
+	case path == "kind":
+		s["const"] = Kind
+	case t == durationType:
+		s["type"], s["pattern"] = "string", `^-?([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`
+	case t.Kind() == reflect.Struct:
+		props := map[string]any{}
+		for i := range t.NumField() {
+			f := t.Field(i)
+			props[jsonName(f)] = schemaOf(f.Type, join(path, jsonName(f)))
+		}
+		s["type"], s["properties"], s["additionalProperties"] = "object", props, false
+	case t.Kind() == reflect.Map && t.Elem() == anyType:
+		s["type"] = "object"
+	case t.Kind() == reflect.Map:
+		s["type"], s["additionalProperties"] = "object", schemaOf(t.Elem(), path+".<name>")
+	case t.Kind() == reflect.Slice:
+		s["type"], s["items"] = "array", schemaOf(t.Elem(), path+"[]")
+	case t.Kind() == reflect.Bool:
+		s["type"] = "boolean"
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
+		s["type"] = "integer"
+	case t.Kind() == reflect.Float64:
+		s["type"] = "number"
+	default:
+		s["type"] = "string"
+	}
+	return s
+}
