@@ -24,7 +24,7 @@ type EC2NodeClass struct {
 	// +required
 	Spec EC2NodeClassSpec `json:"spec"`
 	// +optional
-	Status EC2NodeClassStatus `json:"status,omitempty"`
+	Status EC2NodeClassStatus `json:"status,omitzero"`
 }
 
 // EC2NodeClassList is a list of EC2NodeClasses.

@@ -1,27 +1,29 @@
 package keys
 
+import "github.com/weir-project/weir/core/model"
+
 // API groups whose objects Weir reads and writes.
 const (
 	GroupKarpenter   = "karpenter.sh"
-	GroupAWS         = "karpenter.k8s.aws"
+	GroupAWS         = model.AWSLabelDomain
 	GroupWeir        = "weir.dev"
 	KindNodePool     = "NodePool"
 	KindNodeClaim    = "NodeClaim"
 	KindEC2NodeClass = "EC2NodeClass"
-	FinalizerClaim   = "karpenter.sh/termination"      // on NodeClaim and Node
+	FinalizerClaim   = model.FinalizerTermination      // on NodeClaim and Node
 	FinalizerAWS     = "karpenter.k8s.aws/termination" // on EC2NodeClass
 	FieldManager     = "weir-scaler"                   // field manager of what the controller writes
 )
 
 // Labels of the group karpenter.sh.
 const (
-	NodePool        = "karpenter.sh/nodepool"           // NodeClaim, Node: name of the pool
-	CapacityType    = "karpenter.sh/capacity-type"      // spot, on-demand or reserved
-	Registered      = "karpenter.sh/registered"         // Node: "true" once joined to its claim
-	Initialized     = "karpenter.sh/initialized"        // Node: "true" once usable
-	DoNotSyncTaints = "karpenter.sh/do-not-sync-taints" // Node: "true" = the kubelet sets the claim's taints itself
-	NodeClassLabel  = "karpenter.k8s.aws/ec2nodeclass"  // NodeClaim, Node: name of the EC2NodeClass
-	ExcludeFromLB   = "node.kubernetes.io/exclude-from-external-load-balancers"
+	NodePool        = model.LabelPool         // NodeClaim, Node: name of the pool
+	CapacityType    = model.LabelCapacityType // spot, on-demand or reserved
+	Registered      = model.LabelRegistered   // Node: "true" once joined to its claim
+	Initialized     = model.LabelInitialized  // Node: "true" once usable
+	DoNotSyncTaints = model.LabelNoSyncTaints // Node: "true" = the kubelet sets the claim's taints itself
+	NodeClassLabel  = model.LabelNodeClass    // NodeClaim, Node: name of the EC2NodeClass
+	ExcludeFromLB   = model.LabelExcludeLB
 	ExcludeFromLBBy = "karpenter"              // value of ExcludeFromLB while a node drains
 	Discovery       = "karpenter.sh/discovery" // usual tag of subnets and security groups
 	NodeClaimTag    = "karpenter.sh/nodeclaim" // EC2 tag: name of the claim
@@ -31,25 +33,25 @@ const (
 
 // Values of CapacityType.
 const (
-	CapacityOnDemand = "on-demand"
-	CapacitySpot     = "spot"
-	CapacityReserved = "reserved"
+	CapacityOnDemand = model.OnDemand
+	CapacitySpot     = model.Spot
+	CapacityReserved = model.Reserved
 )
 
 // Labels of Kubernetes that scheduling looks at.
 const (
-	Zone         = "topology.kubernetes.io/zone"
-	Region       = "topology.kubernetes.io/region"
-	InstanceType = "node.kubernetes.io/instance-type"
-	Arch         = "kubernetes.io/arch"
-	OS           = "kubernetes.io/os"
-	WindowsBuild = "node.kubernetes.io/windows-build"
-	Hostname     = "kubernetes.io/hostname"
+	Zone         = model.LabelZone
+	Region       = model.LabelRegion
+	InstanceType = model.LabelInstanceType
+	Arch         = model.LabelArch
+	OS           = model.LabelOS
+	WindowsBuild = model.LabelWindowsBuild
+	Hostname     = model.LabelHostname
 )
 
 // Labels of AWS instance types and offerings.
 const (
-	ZoneID                           = "topology.k8s.aws/zone-id"
+	ZoneID                           = model.LabelZoneID
 	InstanceCategory                 = "karpenter.k8s.aws/instance-category"
 	InstanceFamily                   = "karpenter.k8s.aws/instance-family"
 	InstanceGeneration               = "karpenter.k8s.aws/instance-generation"
@@ -82,30 +84,31 @@ const (
 
 // Annotations of Karpenter.
 const (
-	DoNotDisrupt            = "karpenter.sh/do-not-disrupt"                  // Pod: "true" or a duration; Node: "true"
-	NodePoolHash            = "karpenter.sh/nodepool-hash"                   // NodePool, NodeClaim
-	NodePoolHashVersion     = "karpenter.sh/nodepool-hash-version"           // NodePool, NodeClaim
-	TerminationTimestamp    = "karpenter.sh/nodeclaim-termination-timestamp" // NodeClaim, RFC 3339
-	MinValuesRelaxed        = "karpenter.sh/nodeclaim-min-values-relaxed"    // NodeClaim, "true" or "false"
-	RequestedDRADrivers     = "karpenter.sh/requested-dra-drivers"           // NodeClaim, comma list
-	PriceOverlayApplied     = "karpenter.sh/price-overlay-applied"           // NodeClaim, "true"
-	CapacityOverlayApplied  = "karpenter.sh/capacity-overlay-applied"        // NodeClaim, "true"
-	PodDeletionCost         = "controller.kubernetes.io/pod-deletion-cost"   // Pod, read only
-	EC2NodeClassHash        = "karpenter.k8s.aws/ec2nodeclass-hash"          // EC2NodeClass, NodeClaim
-	EC2NodeClassHashVersion = "karpenter.k8s.aws/ec2nodeclass-hash-version"  // EC2NodeClass, NodeClaim
-	InstanceProfileName     = "karpenter.k8s.aws/instance-profile-name"      // NodeClaim
-	NodePoolHashV3          = "v3"                                           // version of NodePool.Hash: the same bytes as Karpenter's
-	EC2NodeClassHashWeir1   = "weir-v1"                                      // version of EC2NodeClass.Hash: our own function
+	DoNotDisrupt            = model.AnnotationDoNotDisrupt                  // Pod: "true" or a duration; Node: "true"
+	NodePoolHash            = model.AnnotationPoolHash                      // NodePool, NodeClaim
+	NodePoolHashVersion     = model.AnnotationPoolHashVersion               // NodePool, NodeClaim
+	TerminationTimestamp    = model.AnnotationTerminationTimestamp          // NodeClaim, RFC 3339
+	MinValuesRelaxed        = "karpenter.sh/nodeclaim-min-values-relaxed"   // NodeClaim, "true" or "false"
+	RequestedDRADrivers     = "karpenter.sh/requested-dra-drivers"          // NodeClaim, comma list
+	PriceOverlayApplied     = "karpenter.sh/price-overlay-applied"          // NodeClaim, "true"
+	CapacityOverlayApplied  = "karpenter.sh/capacity-overlay-applied"       // NodeClaim, "true"
+	PodDeletionCost         = model.AnnotationPodDeletionCost               // Pod, read only
+	EC2NodeClassHash        = "karpenter.k8s.aws/ec2nodeclass-hash"         // EC2NodeClass, NodeClaim
+	EC2NodeClassHashVersion = "karpenter.k8s.aws/ec2nodeclass-hash-version" // EC2NodeClass, NodeClaim
+	InstanceProfileName     = "karpenter.k8s.aws/instance-profile-name"     // NodeClaim
+	NodePoolHashV3          = "v3"                                          // version of NodePool.Hash: the same bytes as Karpenter's
+	EC2NodeClassHashWeir1   = "weir-v1"                                     // version of EC2NodeClass.Hash: our own function
 )
 
 // Names of our own.
 const (
-	InstanceSelection = "weir.dev/instance-selection" // NodePool annotation: name of the strategy that picks machines
-	Consolidation     = "weir.dev/consolidation"      // NodePool annotation: name of the strategy that gives machines back
-	Launch            = "weir.dev/launch"             // NodeClaim annotation and EC2 tag: launch id and client token
-	InstanceID        = "weir.dev/instance-id"        // Node label: EC2 instance id
-	Interruption      = "weir.dev/interruption"       // NodeClaim annotation: kind, deadline and event id of a notice
-	AtDeadline        = "weir.dev/at-deadline"        // Pod annotation: AtDeadlineRespect or AtDeadlineSignal
+	InstanceSelection = model.AnnotationInstanceSelection // NodePool annotation: name of the strategy that picks machines
+	Consolidation     = model.AnnotationConsolidation     // NodePool annotation: name of the strategy that gives machines back
+	Launch            = model.AnnotationLaunch            // NodeClaim annotation and EC2 tag: launch id and client token
+	InstanceID        = model.LabelInstanceID             // Node label: EC2 instance id
+	Interruption      = model.AnnotationInterruption      // NodeClaim annotation: kind, deadline and event id of a notice
+	Rebalance         = model.AnnotationRebalance         // NodePool annotation: record, cordon or replace-then-drain
+	AtDeadline        = "weir.dev/at-deadline"            // Pod annotation: AtDeadlineRespect or AtDeadlineSignal
 
 	AtDeadlineRespect = "respect" // keep to budgets and do-not-disrupt until the machine is gone (default)
 	AtDeadlineSignal  = "signal"  // delete the pod with the grace that is left
@@ -113,8 +116,8 @@ const (
 
 // Taint keys. Both taints have no value.
 const (
-	TaintDisrupted    = "karpenter.sh/disrupted"    // NoSchedule, on a node that is being drained
-	TaintUnregistered = "karpenter.sh/unregistered" // NoExecute, until the node is registered
+	TaintDisrupted    = model.TaintDisrupted    // NoSchedule, on a node that is being drained
+	TaintUnregistered = model.TaintUnregistered // NoExecute, until the node is registered
 
 	TaintNotReady          = "node.kubernetes.io/not-ready"
 	TaintUnreachable       = "node.kubernetes.io/unreachable"

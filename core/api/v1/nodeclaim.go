@@ -31,7 +31,7 @@ type NodeClaim struct {
 	// +required
 	Spec NodeClaimSpec `json:"spec"`
 	// +optional
-	Status NodeClaimStatus `json:"status,omitempty"`
+	Status NodeClaimStatus `json:"status,omitzero"`
 }
 
 // NodeClaimList is a list of NodeClaims.
@@ -60,7 +60,7 @@ type NodeClaimSpec struct {
 	Requirements []Requirement `json:"requirements"`
 	// Resources are the least that the machine must offer.
 	// +optional
-	Resources ResourceRequirements `json:"resources,omitempty"`
+	Resources ResourceRequirements `json:"resources,omitzero"`
 	// +required
 	NodeClassRef *NodeClassReference `json:"nodeClassRef"`
 	// TerminationGracePeriod is the longest the node may take to drain; unset waits for ever.
@@ -96,5 +96,5 @@ type NodeClaimStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// LastPodEventTime is when a pod last came to the node or left it.
 	// +optional
-	LastPodEventTime metav1.Time `json:"lastPodEventTime,omitempty"`
+	LastPodEventTime metav1.Time `json:"lastPodEventTime,omitzero"`
 }

@@ -27,7 +27,7 @@ type NodePool struct {
 	// +required
 	Spec NodePoolSpec `json:"spec"`
 	// +optional
-	Status NodePoolStatus `json:"status,omitempty"`
+	Status NodePoolStatus `json:"status,omitzero"`
 }
 
 // NodePoolList is a list of NodePools.
@@ -54,7 +54,7 @@ type NodePoolSpec struct {
 	Disruption Disruption `json:"disruption"`
 	// Limits caps the capacity of the pool: any resource, or "nodes" for their number.
 	// +optional
-	Limits corev1.ResourceList `json:"limits,omitempty"`
+	Limits corev1.ResourceList `json:"limits,omitzero"`
 	// Weight orders pools, higher first. Unset is 0.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -70,7 +70,7 @@ type NodePoolSpec struct {
 // it, take part in the drift hash: renaming one changes the hash of every pool.
 type NodeClaimTemplate struct {
 	// +optional
-	ObjectMeta `json:"metadata,omitempty"`
+	ObjectMeta `json:"metadata,omitzero"`
 	// +required
 	Spec NodeClaimTemplateSpec `json:"spec"`
 }
@@ -125,7 +125,7 @@ type NodeClaimTemplateSpec struct {
 // Requirement restricts one label.
 //
 // +kubebuilder:validation:XValidation:rule="self.operator != 'In' || (has(self.values) && size(self.values) != 0)",message="requirements with operator 'In' must have a value defined"
-// +kubebuilder:validation:XValidation:rule="!(self.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(self.values) && size(self.values) == 1 && self.values[0].matches('^[+]?[0-9]+$') && int(self.values[0]) >= 0)",message="requirements operator 'Gt', 'Lt', 'Gte', or 'Lte' must have a single positive integer value"
+// +kubebuilder:validation:XValidation:rule="!(self.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(self.values) && size(self.values) == 1 && int(self.values[0]) >= 0)",message="requirements operator 'Gt', 'Lt', 'Gte', or 'Lte' must have a single positive integer value"
 // +kubebuilder:validation:XValidation:rule="self.operator != 'In' || !has(self.minValues) || (has(self.values) && size(self.values) >= self.minValues)",message="requirements with 'minValues' must have at least that many values specified in the 'values' field"
 type Requirement struct {
 	// Key is a label key.
@@ -188,12 +188,13 @@ type Disruption struct {
 	// +kubebuilder:default=WhenEmptyOrUnderutilized
 	// +optional
 	ConsolidationPolicy ConsolidationPolicy `json:"consolidationPolicy,omitempty"`
-	// Budgets bound how many nodes may be disrupted at the same time. An explicit empty list is no bound.
+	// Budgets bound how many nodes may be disrupted at the same time. An explicit empty list is no bound, and must be
+	// written back as such: without the field the API server would put its default in.
 	// +kubebuilder:default={{nodes: "10%"}}
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=atomic
 	// +optional
-	Budgets []Budget `json:"budgets,omitempty"`
+	Budgets []Budget `json:"budgets,omitzero"`
 }
 
 // ConsolidationPolicy names the nodes that consolidation may look at.
