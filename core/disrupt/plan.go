@@ -399,7 +399,7 @@ func (p *planner) command(g *going) model.Command {
 	case model.Drifted:
 		c.Why = "it no longer matches its pool: " + orElse(n.Claim.Condition(model.CondDrifted).Reason, "Drifted")
 	default:
-		c.Why = fmt.Sprintf("its %d pods fit on nodes that stay", len(g.pods))
+		c.Why = "its pods fit on nodes that stay"
 	}
 	return c
 }
