@@ -40,13 +40,17 @@ type filler struct {
 	joins  *joins
 	work   int64 // groups looked at: the measure of effort
 
-	free  []int64 // scratch
-	taken []item  // scratch
+	specOf []int32 // by group
+	free   []int64 // scratch
+	taken  []item  // scratch
+	used   []int32 // scratch of balanced, by group: pods taken; zero outside
 }
 
 func newFiller(pr *problem, groups []*group, value []float64, left []int64, j *joins) *filler {
-	f := &filler{pr: pr, groups: groups, value: value, left: left, joins: j, free: make([]int64, len(pr.dims)), ratio: make([]float64, len(groups))}
+	f := &filler{pr: pr, groups: groups, value: value, left: left, joins: j, free: make([]int64, len(pr.dims)), ratio: make([]float64, len(groups)),
+		specOf: make([]int32, len(groups)), used: make([]int32, len(groups))}
 	for i, g := range groups {
+		f.specOf[i] = int32(g.spec.index)
 		f.ratio[i] = float64(g.size[dimMemory]) / float64(max(g.size[dimCPU], 1))
 		if left[i] > 0 {
 			f.order = append(f.order, int32(i))
@@ -90,24 +94,11 @@ func (f *filler) take(g int32, n int64) {
 	for d, x := range f.groups[g].size {
 		f.free[d] -= x * n
 	}
-	if k := len(f.taken); k > 0 && f.taken[k-1].group == g {
-		f.taken[k-1].n += int32(n)
-	} else {
-		f.taken = append(f.taken, item{g, int32(n)})
-	}
+	f.taken = append(f.taken, item{g, int32(n)})
 }
 
 func (f *filler) finish(o *option, custom int) column {
-	slices.SortFunc(f.taken, func(a, b item) int { return cmp.Compare(a.group, b.group) })
-	merged := f.taken[:0]
-	for _, it := range f.taken {
-		if k := len(merged); k > 0 && merged[k-1].group == it.group {
-			merged[k-1].n += it.n
-		} else {
-			merged = append(merged, it)
-		}
-	}
-	c := column{opt: o, items: slices.Clone(merged), custom: custom}
+	c := column{opt: o, items: slices.Clone(f.taken), custom: custom}
 	for _, it := range c.items {
 		c.value += float64(it.n) * f.value[it.group]
 	}
@@ -121,10 +112,10 @@ func (f *filler) largestFirst(o *option) column {
 	custom := 0
 	f.work += int64(len(f.order))
 	for _, g := range f.order {
-		gr := f.groups[g]
-		if !o.allows(gr.spec) {
+		if !o.sig.has(int(f.specOf[g])) {
 			continue
 		}
+		gr := f.groups[g]
 		n := f.room(f.free, gr.size, f.left[g])
 		if n <= 0 {
 			continue
@@ -148,24 +139,16 @@ func (f *filler) balanced(o *option) column {
 	custom := 0
 	rho := float64(o.room[dimMemory]) / float64(max(o.room[dimCPU], 1))
 	heavy, light := 0, 0 // positions in the order
-	usedOf := func(g int32) int64 {
-		for _, it := range f.taken {
-			if it.group == g {
-				return int64(it.n)
-			}
-		}
-		return 0
-	}
 	// next moves a position to the next group of the kind that still fits.
 	next := func(pos int, wantHeavy bool) int {
 		for ; pos < len(f.order); pos++ {
 			f.work++
 			g := f.order[pos]
-			gr := f.groups[g]
-			if f.ratio[g] >= rho != wantHeavy || !o.allows(gr.spec) {
+			if f.ratio[g] >= rho != wantHeavy || f.left[g] == int64(f.used[g]) || !o.sig.has(int(f.specOf[g])) {
 				continue
 			}
-			if f.room(f.free, gr.size, f.left[g]-usedOf(g)) > 0 {
+			gr := f.groups[g]
+			if f.room(f.free, gr.size, 1) > 0 {
 				if _, ok := f.joins.join(custom, gr.spec, o.pool); ok {
 					return pos
 				}
@@ -185,23 +168,20 @@ func (f *filler) balanced(o *option) column {
 		}
 		g := f.order[pos]
 		custom, _ = f.joins.join(custom, f.groups[g].spec, o.pool)
-		f.takeOne(g)
+		for d, x := range f.groups[g].size {
+			f.free[d] -= x
+		}
+		if f.used[g] == 0 {
+			f.taken = append(f.taken, item{group: g})
+		}
+		f.used[g]++
+	}
+	for i := range f.taken {
+		g := f.taken[i].group
+		f.taken[i].n = f.used[g]
+		f.used[g] = 0
 	}
 	return f.finish(o, custom)
-}
-
-// takeOne adds one pod, to the group's item if there is one.
-func (f *filler) takeOne(g int32) {
-	for d, x := range f.groups[g].size {
-		f.free[d] -= x
-	}
-	for i := len(f.taken) - 1; i >= 0; i-- {
-		if f.taken[i].group == g {
-			f.taken[i].n++
-			return
-		}
-	}
-	f.taken = append(f.taken, item{g, 1})
 }
 
 // joins remembers which requirements on labels of one's own go together on a node.

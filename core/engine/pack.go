@@ -10,8 +10,9 @@ import (
 // Effort of one packing, in groups looked at. It bounds the time, not the
 // legality: when it is used up, the best plan so far stands.
 const (
-	effortPerRound = int64(30_000_000)
-	maxRounds      = 6
+	effortOfRounds  = int64(8_000_000)
+	effortOfImprove = int64(5_000_000)
+	maxRounds       = 6
 )
 
 // packer buys nodes of some options for the pods that some groups have left.
@@ -230,7 +231,7 @@ func (p *packer) pack(value []float64, left []int64) []column {
 	if !p.large {
 		v := slices.Clone(value)
 		cols := best
-		for round := 1; round < maxRounds && work*int64(round+1) < effortPerRound; round++ {
+		for round := 1; round < maxRounds && work*int64(round+1) < effortOfRounds; round++ {
 			p.revalue(v, value, cols)
 			try := slices.Clone(start)
 			var w int64
@@ -278,7 +279,7 @@ func (p *packer) improve(cols []column, left []int64, value []float64) []column 
 		return cols // what a limit still allows depends on all nodes together
 	}
 	var spent int64
-	for share := 0.02; share < 0.5 && spent < effortPerRound/2; share *= 1.6 {
+	for share := 0.02; share < 0.5 && spent < effortOfImprove; share *= 1.6 {
 		slices.SortStableFunc(cols, func(a, b column) int { return cmp.Compare(a.valueAt(value), b.valueAt(value)) })
 		total, taken, k := cost(cols), 0.0, 0
 		again := slices.Clone(left)

@@ -19,6 +19,7 @@ func Plan(w *model.World, prices *model.Prices) *model.Plan {
 	r := engine.Place(w, prices)
 	p := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound}
 	p.Strategy, p.Outcome = answeredBy(prices, r.New)
+	p.Warnings = thinSpot(r.New)
 	if bad := engine.Check(w, p); len(bad) > 0 {
 		for _, n := range p.Launch {
 			for _, pod := range n.Pods {
@@ -36,6 +37,25 @@ func Plan(w *model.World, prices *model.Prices) *model.Plan {
 		}
 	}
 	return p
+}
+
+// enoughSpot is how many offers a spot launch should name, so that the fleet has
+// pools to choose from.
+const enoughSpot = 15
+
+// thinSpot warns of spot launches with little choice.
+func thinSpot(nodes []*model.NewNode) []string {
+	thin, least := 0, enoughSpot
+	for _, n := range nodes {
+		if offers := len(n.Alternatives) + 1; n.Offering.CapacityType == model.Spot && offers < enoughSpot {
+			thin++
+			least = min(least, offers)
+		}
+	}
+	if thin == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d spot nodes name fewer than %d offerings (the least %d): the more a launch may choose from, the fewer interruptions", thin, enoughSpot, least)}
 }
 
 // answeredBy names the strategies whose prices were used, and how they answered.
