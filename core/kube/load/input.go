@@ -1,0 +1,27 @@
+package load
+
+import (
+	"time"
+
+	"github.com/weir-project/weir/core/model"
+)
+
+// Input is what was read, in model form, ready to be planned with.
+type Input struct {
+	Pools       []*model.Pool // by name
+	NodeClasses map[string]*model.NodeClass
+	Nodes       []*model.Node      // joined with claims, with their pods; by name, then claims that have not joined
+	Pods        []*model.Pod       // waiting ones, in the order of the input
+	DaemonSets  []*model.DaemonSet // in the order of the input
+	PDBs        []*model.PDB       // in the order of the input
+	Warnings    []string
+}
+
+// World is the input as planners take it; offerings and settings are the caller's to
+// fill in.
+func (in *Input) World(now time.Time) *model.World {
+	return &model.World{
+		Now: now, Pools: in.Pools, NodeClasses: in.NodeClasses, Nodes: in.Nodes, Pods: in.Pods,
+		DaemonSets: in.DaemonSets, PDBs: in.PDBs,
+	}
+}

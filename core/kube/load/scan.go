@@ -1,0 +1,209 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// The scanner finds the borders of JSON values without building anything, so that a
+// list of many thousand objects is cut into pieces at the speed of memory. It checks
+// structure only as far as it must; every piece that is used is decoded, and with
+// that checked, by a real decoder.
+
+var errSyntax = errors.New("not JSON")
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// skipString answers the index behind a string that starts at i.
+func skipString(b []byte, i int) (int, error) {
+	for i++; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1, nil
+		}
+	}
+	return 0, errSyntax
+}
+
+// skipValue answers the index behind the value that starts at i.
+func skipValue(b []byte, i int) (int, error) {
+	if i >= len(b) {
+		return 0, errSyntax
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		depth := 0
+		for i < len(b) {
+			switch b[i] {
+			case '"':
+				end, err := skipString(b, i)
+				if err != nil {
+					return 0, err
+				}
+				i = end
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1, nil
+				}
+			}
+			i++
+		}
+		return 0, errSyntax
+	}
+	start := i
+word:
+	for i < len(b) {
+		switch b[i] {
+		case ' ', '\t', '\r', '\n', ',', ']', '}':
+			break word
+		}
+		i++
+	}
+	if i == start {
+		return 0, errSyntax
+	}
+	return i, nil
+}
+
+// elements calls f for each element of the array b, which starts with '['.
+func elements(b []byte, f func(i int, value []byte) error) error {
+	i := skipSpace(b, 1)
+	if i < len(b) && b[i] == ']' {
+		return rest(b, i+1)
+	}
+	for n := 0; ; n++ {
+		end, err := skipValue(b, i)
+		if err != nil {
+			return err
+		}
+		if err := f(n, b[i:end]); err != nil {
+			return err
+		}
+		i = skipSpace(b, end)
+		if i >= len(b) {
+			return errSyntax
+		}
+		switch b[i] {
+		case ',':
+			i = skipSpace(b, i+1)
+		case ']':
+			return rest(b, i+1)
+		default:
+			return errSyntax
+		}
+	}
+}
+
+// members calls f for each member of the object b, which starts with '{'.
+func members(b []byte, f func(key string, value []byte) error) error {
+	i := skipSpace(b, 1)
+	if i < len(b) && b[i] == '}' {
+		return rest(b, i+1)
+	}
+	for {
+		if i >= len(b) || b[i] != '"' {
+			return errSyntax
+		}
+		end, err := skipString(b, i)
+		if err != nil {
+			return err
+		}
+		key, err := text(b[i:end])
+		if err != nil {
+			return err
+		}
+		i = skipSpace(b, end)
+		if i >= len(b) || b[i] != ':' {
+			return errSyntax
+		}
+		i = skipSpace(b, i+1)
+		end, err = skipValue(b, i)
+		if err != nil {
+			return err
+		}
+		if err := f(key, b[i:end]); err != nil {
+			return err
+		}
+		i = skipSpace(b, end)
+		if i >= len(b) {
+			return errSyntax
+		}
+		switch b[i] {
+		case ',':
+			i = skipSpace(b, i+1)
+		case '}':
+			return rest(b, i+1)
+		default:
+			return errSyntax
+		}
+	}
+}
+
+func rest(b []byte, i int) error {
+	if skipSpace(b, i) != len(b) {
+		return errSyntax
+	}
+	return nil
+}
+
+// text is the value of a JSON string.
+func text(b []byte) (string, error) {
+	if len(b) < 2 || b[0] != '"' {
+		return "", fmt.Errorf("expected a string, got %s", short(b))
+	}
+	inner := b[1 : len(b)-1]
+	for _, c := range inner {
+		if c == '\\' || c < ' ' || c >= 0x80 {
+			var s string
+			err := json.Unmarshal(b, &s)
+			return s, err
+		}
+	}
+	return string(inner), nil
+}
+
+// short is a value cut for a message.
+func short(b []byte) string {
+	const most = 40
+	if len(b) > most {
+		return string(bytes.ToValidUTF8(b[:most], nil)) + "…"
+	}
+	return string(bytes.ToValidUTF8(b, nil))
+}
+
+// jsonProblem reads a stream of JSON values slowly, to say where it is broken.
+func jsonProblem(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	for {
+		var v json.RawMessage
+		err := d.Decode(&v)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			continue
+		}
+		at := d.InputOffset()
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			at = max(syntax.Offset-1, 0)
+		}
+		at = min(at, int64(len(b)))
+		return fmt.Errorf("broken JSON at line %d: %w", 1+bytes.Count(b[:at], []byte("\n")), err)
+	}
+}
