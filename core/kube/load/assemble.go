@@ -33,6 +33,7 @@ func (l *loader) assemble() (*Input, error) {
 	samples := l.podsInto(in, a, nodes)
 	l.daemonsInto(in, a, samples)
 	l.budgetsInto(in)
+	l.workloadsInto(in, a)
 	if len(l.errs) > 0 {
 		return nil, join(l.errs)
 	}
@@ -187,7 +188,9 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 			missing[m] = true
 		}
 		p := e.pod
+		node := p.NodeName
 		s.Apply(p)
+		p.NodeName = node // was taken out of the spec when it was read
 		if p.Daemon() && p.Active() {
 			id := p.Namespace + "/" + p.Owner.Name
 			if have := samples[id]; have == nil || have.pod.Created.Before(p.Created) {

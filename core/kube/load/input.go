@@ -3,6 +3,8 @@ package load
 import (
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
+
 	"github.com/weir-project/weir/core/model"
 )
 
@@ -15,6 +17,10 @@ type Input struct {
 	DaemonSets  []*model.DaemonSet // in the order of the input
 	PDBs        []*model.PDB       // in the order of the input
 	Warnings    []string
+
+	// For those who let time pass; planners look at the pods.
+	Workloads []Workload
+	Budgets   []*policyv1.PodDisruptionBudget // of PDBs, as they were written
 }
 
 // World is the input as planners take it; offerings and settings are the caller's to
