@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -16,15 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-project/weir/core/api/awsv1"
@@ -32,13 +25,11 @@ import (
 	"github.com/weir-project/weir/core/api/validate"
 	"github.com/weir-project/weir/core/api/validate/cases"
 	"github.com/weir-project/weir/infra/crds"
+	"github.com/weir-project/weir/integration/harness"
 )
 
-const crdFieldManager = "weir-e2e"
-
 var (
-	crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	resources   = map[string]schema.GroupVersionResource{
+	resources = map[string]schema.GroupVersionResource{
 		"NodePool": v1.NodePools, "NodeClaim": v1.NodeClaims, "EC2NodeClass": awsv1.EC2NodeClasses,
 	}
 	objectNumber atomic.Int64
@@ -47,8 +38,9 @@ var (
 // A real API server with our definitions must judge each object of the table as core/api/validate does offline.
 func TestAPIServerJudgesTheTableAlike(t *testing.T) {
 	t.Parallel()
-	client := crdClient(t)
-	applyDefinitions(t, client)
+	cluster := harness.Cluster(t)
+	cluster.InstallCRDs(t, crds.FS)
+	client := cluster.Dynamic
 	table, err := cases.All()
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +85,9 @@ func TestAPIServerJudgesTheTableAlike(t *testing.T) {
 // Applying the same object a second time must change nothing, or GitOps tools report a difference for ever (case B136).
 func TestSecondApplyIsNoChange(t *testing.T) {
 	t.Parallel()
-	client := crdClient(t)
-	applyDefinitions(t, client)
+	cluster := harness.Cluster(t)
+	cluster.InstallCRDs(t, crds.FS)
+	client := cluster.Dynamic
 	object := crdObject(t, `
 apiVersion: karpenter.sh/v1
 kind: NodePool
@@ -105,7 +98,7 @@ spec:
 	object.SetName(fmt.Sprintf("apply-%d", os.Getpid()))
 	pools := client.Resource(v1.NodePools)
 	apply := func() *unstructured.Unstructured {
-		got, err := pools.Apply(t.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: crdFieldManager})
+		got, err := pools.Apply(t.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: "weir-e2e"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,80 +134,6 @@ func judgeOffline(t *testing.T, c cases.Case, object *unstructured.Unstructured)
 		t.Fatal(err)
 	}
 	return content, errs
-}
-
-func crdClient(t *testing.T) dynamic.Interface {
-	t.Helper()
-	path := os.Getenv("KUBECONFIG")
-	if path == "" {
-		t.Skip("KUBECONFIG is not set: this test needs the API server of integration/devcluster")
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS, config.Burst = 200, 400
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-// applyDefinitions installs the definitions and waits until the API server serves them.
-func applyDefinitions(t *testing.T, client dynamic.Interface) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	names, err := fs.Glob(crds.FS, "*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range names {
-		data, err := crds.FS.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		crd := crdObject(t, string(data))
-		options := metav1.ApplyOptions{FieldManager: crdFieldManager, Force: true}
-		if _, err := client.Resource(crdResource).Apply(ctx, crd.GetName(), crd, options); err != nil {
-			t.Fatalf("applying %s: %v", file, err)
-		}
-		awaitEstablished(ctx, t, client, crd.GetName())
-	}
-}
-
-func awaitEstablished(ctx context.Context, t *testing.T, client dynamic.Interface, name string) {
-	t.Helper()
-	selector := fields.OneTermEqualSelector("metadata.name", name).String()
-	definitions := client.Resource(crdResource)
-	lister := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selector
-			return definitions.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
-			return definitions.Watch(ctx, options)
-		},
-	}
-	_, err := watchtools.UntilWithSync(ctx, lister, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
-		crd, ok := event.Object.(*unstructured.Unstructured)
-		return ok && event.Type != watch.Deleted && established(crd), nil
-	})
-	if err != nil {
-		t.Fatalf("definition %s is not established: %v", name, err)
-	}
-}
-
-func established(crd *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	for _, c := range conditions {
-		if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
-			return true
-		}
-	}
-	return false
 }
 
 // submit sends the object as a dry run: a create, or, for a case with an old object, the change of that one.
