@@ -93,9 +93,8 @@ func (c *Client) Describe(ctx context.Context) (*Manifest, error) {
 	return m, nil
 }
 
-// Configure sends a configuration, a catalogue or both; nil = unchanged. The
-// catalogue's hash is filled in. What the strategy finds wrong with the
-// configuration comes back as *ConfigError.
+// Configure sends a configuration, a catalogue or both; nil = unchanged. What the
+// strategy finds wrong with the configuration comes back as *ConfigError.
 func (c *Client) Configure(ctx context.Context, config json.RawMessage, catalogue *Catalogue) error {
 	req := &strategyv1.ConfigureRequest{}
 	if config != nil {
@@ -150,5 +149,6 @@ func (e *AnswerError) Error() string { return "invalid answer: " + e.Err.Error()
 // Unwrap gives the fault.
 func (e *AnswerError) Unwrap() error { return e.Err }
 
-// HashCatalogue fills in the hash of the catalogue's content.
-func HashCatalogue(c *Catalogue) { fromCatalogue(c) }
+// HashCatalogue fills in the hash of the catalogue's content, which requests then
+// name. It is for whoever makes a catalogue, before anybody else sees it.
+func HashCatalogue(c *Catalogue) { copy(c.Hash[:], fromCatalogue(c).Hash) }

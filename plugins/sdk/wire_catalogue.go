@@ -25,8 +25,8 @@ func (n *interner) id(s string) uint32 {
 	return i
 }
 
-// fromCatalogue writes a catalogue and fills in its hash: equal content in equal
-// order has an equal hash.
+// fromCatalogue writes a catalogue with its hash: equal content in equal order has
+// an equal hash.
 func fromCatalogue(c *Catalogue) *strategyv1.Catalogue {
 	in := &interner{index: map[string]uint32{}}
 	out := &strategyv1.Catalogue{Offerings: make([]*strategyv1.Offering, 0, len(c.Offerings))}
@@ -54,8 +54,8 @@ func fromCatalogue(c *Catalogue) *strategyv1.Catalogue {
 	}
 	out.Texts = in.texts
 	h.text(in.texts)
-	c.Hash = sha256.Sum256(h.buf)
-	out.Hash = c.Hash[:]
+	sum := sha256.Sum256(h.buf)
+	out.Hash = sum[:]
 	return out
 }
 

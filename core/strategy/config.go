@@ -1,0 +1,165 @@
+package strategy
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-project/weir/plugins/builtin"
+)
+
+// Config says which strategies there are and where they are bound.
+type Config struct {
+	Strategies        []Spec
+	InstanceSelection string // name bound where a pool has no annotation; empty = cost-optimal
+	Consolidation     string // likewise; empty = savings
+}
+
+// Spec is one strategy.
+type Spec struct {
+	// Name under which configuration and annotations refer to it.
+	Name string
+	// Path of the executable, absolute. Empty: the built-in of this name, in process.
+	Path string
+	// Args of the executable.
+	Args []string
+	// SHA256 of the executable in hex. Empty: whatever is there when the strategy is
+	// first taken into service, and nothing else until the next configuration.
+	SHA256 string
+	// Env names the variables of our own environment that the process may see.
+	Env []string
+	// Config is handed to the strategy; empty = its defaults.
+	Config json.RawMessage
+	// CallTimeout bounds each call, 0 = that of the host.
+	CallTimeout time.Duration
+}
+
+// Spell makes a spec of what people write for a strategy: the name of a built-in, or
+// a path to an executable.
+func Spell(nameOrPath string) Spec {
+	if !strings.ContainsRune(nameOrPath, filepath.Separator) {
+		return Spec{Name: nameOrPath}
+	}
+	path, err := filepath.Abs(nameOrPath)
+	if err != nil {
+		path = nameOrPath
+	}
+	return Spec{Name: filepath.Base(path), Path: path}
+}
+
+// Options are what the host itself works with; zero values are defaults.
+type Options struct {
+	Log          *zap.Logger
+	CallTimeout  time.Duration // of one call; 2 s
+	StartTimeout time.Duration // from the start of a process until it is ready; 30 s
+	// Backoff is the wait after the n-th failure in a row, n from 1; 1, 2, 4, ... 60 s.
+	Backoff func(n int) time.Duration
+	// BreakAfter failures in a row the host waits BreakFor before each further try; 8 and 10 minutes.
+	BreakAfter int
+	BreakFor   time.Duration
+	// Steady is how long a process must live for its failures to be forgotten; 60 s.
+	Steady time.Duration
+	// OnCall hears of every call, OnState of every change of a strategy's state. Both
+	// are called from several goroutines and must not block.
+	OnCall  func(Call)
+	OnState func(Status)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = 2 * time.Second
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 30 * time.Second
+	}
+	if o.Backoff == nil {
+		o.Backoff = func(n int) time.Duration { return min(time.Second<<min(n-1, 6), time.Minute) }
+	}
+	if o.BreakAfter == 0 {
+		o.BreakAfter = 8
+	}
+	if o.BreakFor == 0 {
+		o.BreakFor = 10 * time.Minute
+	}
+	if o.Steady == 0 {
+		o.Steady = time.Minute
+	}
+	if o.OnCall == nil {
+		o.OnCall = func(Call) {}
+	}
+	if o.OnState == nil {
+		o.OnState = func(Status) {}
+	}
+	return o
+}
+
+// complete fills in the default bindings and a spec for every bound name that has
+// none but is built in, and says everything that is wrong.
+func (c Config) complete() (Config, error) {
+	if c.InstanceSelection == "" {
+		c.InstanceSelection = builtin.DefaultInstanceSelection
+	}
+	if c.Consolidation == "" {
+		c.Consolidation = builtin.DefaultConsolidation
+	}
+	c.Strategies = slices.Clone(c.Strategies)
+	var errs []error
+	seen := map[string]bool{}
+	for i, s := range c.Strategies {
+		field := fmt.Sprintf("strategies[%d]", i)
+		if s.Name == "" {
+			errs = append(errs, fmt.Errorf("%s: name is missing", field))
+			continue
+		}
+		if seen[s.Name] {
+			errs = append(errs, fmt.Errorf("%s: name %q is there twice", field, s.Name))
+		}
+		seen[s.Name] = true
+		if err := s.check(); err != nil {
+			errs = append(errs, fmt.Errorf("%s (%s): %w", field, s.Name, err))
+		}
+	}
+	for _, name := range []string{c.InstanceSelection, c.Consolidation} {
+		switch {
+		case seen[name]:
+		case builtin.Has(name):
+			c.Strategies = append(c.Strategies, Spec{Name: name})
+			seen[name] = true
+		default:
+			errs = append(errs, fmt.Errorf("strategy %q is bound and neither configured nor built in (%s)", name, strings.Join(builtin.Names(), ", ")))
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+func (s Spec) check() error {
+	if s.Path == "" {
+		_, err := builtin.New(s.Name)
+		return err
+	}
+	if !filepath.IsAbs(s.Path) {
+		return fmt.Errorf("path %q is not absolute", s.Path)
+	}
+	if sum, err := hex.DecodeString(s.SHA256); s.SHA256 != "" && (err != nil || len(sum) != 32) {
+		return fmt.Errorf("sha256 %q: want 64 hexadecimal digits", s.SHA256)
+	}
+	if len(s.Config) > 0 && !json.Valid(s.Config) {
+		return fmt.Errorf("config is not JSON")
+	}
+	return nil
+}
+
+// key is equal for specs that the same process can serve.
+func (s Spec) key() string {
+	return fmt.Sprintf("%q %q %q %q %q %q %d", s.Name, s.Path, s.Args, strings.ToLower(s.SHA256), s.Env, s.Config, s.CallTimeout)
+}

@@ -1,0 +1,186 @@
+package strategy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-project/weir/plugins/builtin"
+	"github.com/weir-project/weir/plugins/sdk"
+)
+
+// TestMain turns this test binary into a strategy process when it is started with
+// the argument "serve": real processes, without building anything else.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "serve" {
+		serveFake(os.Args[2], os.Args[3:])
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// fakeSpec is a strategy that runs this test binary with a behaviour.
+func fakeSpec(t testing.TB, name string, behaviour ...string) Spec {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Spec{Name: name, Path: self, Args: append([]string{"serve"}, behaviour...)}
+}
+
+// fake is a strategy that behaves well on the sample problem and then as it is told.
+type fake struct {
+	behaviour string
+	args      []string
+	config    struct{ Factor float64 }
+}
+
+func serveFake(behaviour string, args []string) {
+	switch behaviour {
+	case "builtin":
+		s, err := builtin.New(args[0])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		sdk.Serve(s)
+	case "print": // a handshake line, and then nothing
+		fmt.Println(args[0])
+		select {}
+	case "mute":
+		select {}
+	case "die":
+		fmt.Fprintln(os.Stderr, "panic: cannot go on")
+		os.Exit(3)
+	case "slow-start":
+		d, err := time.ParseDuration(args[0])
+		if err != nil {
+			panic(err)
+		}
+		time.Sleep(d)
+	case "noisy":
+		fmt.Println("loading 1|2 models...")
+		fmt.Println("1|not a handshake")
+		for i := range 5000 {
+			fmt.Fprintf(os.Stderr, "[WARN] line %d\n", i)
+		}
+	case "noise-without-end":
+		for {
+			fmt.Println(strings.Repeat("x", 1000))
+		}
+	case "forks":
+		child := exec.Command("sleep", "1000")
+		child.Path, child.Err = "/bin/sleep", nil
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+	}
+	sdk.Serve(&fake{behaviour: behaviour, args: args})
+}
+
+func (f *fake) Describe() sdk.Description {
+	summary := ""
+	if f.behaviour == "environment" {
+		var names []string
+		for _, e := range os.Environ() {
+			name, _, _ := strings.Cut(e, "=")
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		summary = strings.Join(names, " ")
+	}
+	return sdk.Description{Name: "fake", Version: "0.1", Summary: summary}
+}
+
+func (f *fake) Configure(config json.RawMessage) error {
+	f.config.Factor = 1
+	return sdk.Decode(config, &f.config)
+}
+
+func (f *fake) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnswer, error) {
+	ans := &sdk.PriceAnswer{Pools: make([]sdk.PoolPrices, len(req.Pools))}
+	for i := range req.Pools {
+		for _, o := range req.Pools[i].Offerings {
+			ans.Pools[i].USDPerHour = append(ans.Pools[i].USDPerHour, f.config.Factor*req.USDPerHour[o])
+		}
+	}
+	if req.Now.Equal(sdk.SamplePrice().Now) && f.behaviour != "fails-self-test" {
+		return ans, nil
+	}
+	first := &ans.Pools[0]
+	switch f.behaviour {
+	case "hang":
+		select {}
+	case "wait":
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case "nan":
+		first.USDPerHour[0] = math.NaN()
+	case "infinite":
+		first.USDPerHour[0] = math.Inf(1)
+	case "negative":
+		first.USDPerHour[0] = -0.01
+	case "short":
+		first.USDPerHour = first.USDPerHour[1:]
+	case "other-pools":
+		ans.Pools = append(ans.Pools, ans.Pools[0])
+	case "empty":
+		ans.Pools = nil
+	case "foreign-offering":
+		first.Vetoes = []sdk.Veto{{Reason: "no", Offerings: []int{99999}}}
+	case "oversize":
+		first.Vetoes = []sdk.Veto{{Reason: strings.Repeat("x", sdk.MaxMessageBytes+1), Offerings: []int{0}}}
+	case "panic":
+		panic("a bug")
+	case "exit":
+		os.Exit(7)
+	case "error", "fails-self-test":
+		return nil, fmt.Errorf("the moon is full")
+	case "steps":
+		first.Steps = map[int][]sdk.Step{req.Pools[0].Offerings[0]: {{USDPerHour: 0, Nodes: 2}, {USDPerHour: 1}}}
+	case "share":
+		first.Limits = []sdk.Limit{{Name: "spot", Share: &sdk.Share{Max: 0.5, Measure: sdk.MeasureNodes,
+			Selector: sdk.Selector{{Key: sdk.LabelCapacityType, Values: []string{sdk.Spot}}}}}}
+	case "variety":
+		first.Limits = []sdk.Limit{{Name: "zones", Variety: &sdk.Variety{Over: sdk.OverZones, Min: 2}}}
+	case "veto":
+		first.Vetoes = []sdk.Veto{{Reason: "not today", Offerings: req.Pools[0].Offerings[:1]}}
+	case "prints":
+		fmt.Println("to standard output,", len(req.Pools), "pools")
+		for range 3000 {
+			fmt.Println(strings.Repeat("y", 100)) // more than a pipe holds: blocks if nobody reads
+		}
+	}
+	return ans, nil
+}
+
+func (f *fake) Score(ctx context.Context, req *sdk.ScoreRequest) (*sdk.ScoreAnswer, error) {
+	ans := &sdk.ScoreAnswer{}
+	for range req.Moves {
+		ans.Verdicts = append(ans.Verdicts, sdk.Verdict{Accept: true, Score: f.config.Factor})
+	}
+	if req.Now.Equal(sdk.SampleScore().Now) {
+		return ans, nil
+	}
+	switch f.behaviour {
+	case "hang", "wait":
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case "nan":
+		ans.Verdicts[0].Score = math.NaN()
+	case "short":
+		ans.Verdicts = ans.Verdicts[1:]
+	case "empty":
+		ans.Verdicts = nil
+	}
+	return ans, nil
+}

@@ -1,0 +1,343 @@
+package strategy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	hclog "github.com/hashicorp/go-hclog"
+	plugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/weir-project/weir/plugins/sdk"
+)
+
+// graceTime is how long a process has to end by itself once it was asked to.
+const graceTime = 2 * time.Second
+
+// instance is one running process of a strategy, ready to be asked.
+type instance struct {
+	conn      *grpc.ClientConn
+	client    *sdk.Client
+	manifest  *sdk.Manifest
+	lines     *lineLog
+	dir       string // of its socket
+	lastWords string // what it said last, set by end
+	streams   sync.WaitGroup
+
+	mu   sync.Mutex // guards what follows
+	proc *process
+
+	sending sync.Mutex // held while a catalogue is sent; guards what follows
+	sent    [32]byte   // hash of the catalogue that it holds
+}
+
+// startInstance starts a process and brings it to the point where it can serve. On
+// every error the process is gone when it returns. ctx carries the deadline.
+func startInstance(ctx context.Context, spec Spec, img *image, log *zap.Logger) (_ *instance, err error) {
+	in := &instance{lines: newLineLog(log)}
+	in.dir, err = os.MkdirTemp("", "weir-strategy-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the socket: %w", err)
+	}
+	config := in.clientConfig(ctx, spec, img)
+	client := plugin.NewClient(config)
+	// Ending the process is what unblocks everything below.
+	stop := context.AfterFunc(ctx, in.kill)
+	defer func() {
+		stop()
+		if err != nil {
+			in.end(false)
+			err = in.explain(ctx, err)
+		}
+	}()
+	addr, err := client.Start()
+	if err != nil {
+		return nil, err
+	}
+	if client.Protocol() != plugin.ProtocolGRPC || config.TLSConfig == nil || config.TLSConfig.RootCAs == nil {
+		return nil, errors.New("the process offers no gRPC with mutual TLS")
+	}
+	if err := in.connect(addr, config.TLSConfig); err != nil {
+		return nil, err
+	}
+	if in.manifest, err = in.client.Describe(ctx); err != nil {
+		return nil, fmt.Errorf("describe: %w", err)
+	}
+	settings := spec.Config
+	if len(settings) == 0 {
+		settings = []byte("{}")
+	}
+	if err := in.client.Configure(ctx, settings, nil); err != nil {
+		return nil, fmt.Errorf("configure: %w", err)
+	}
+	return in, in.selfTest(ctx)
+}
+
+func (in *instance) clientConfig(ctx context.Context, spec Spec, img *image) *plugin.ClientConfig {
+	return &plugin.ClientConfig{
+		HandshakeConfig:  sdk.Handshake,
+		VersionedPlugins: sdk.ClientPlugins(),
+		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
+		AutoMTLS:         true,
+		SkipHostEnv:      true,
+		StartTimeout:     24 * time.Hour, // the context ends the process
+		Logger:           hclog.NewNullLogger(),
+		Stderr:           in.lines,
+		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: in.dir},
+		RunnerFunc: func(_ hclog.Logger, base *exec.Cmd, _ string) (runner.Runner, error) {
+			cmd := exec.Command(img.path)
+			cmd.Args = append([]string{spec.Path}, spec.Args...)
+			cmd.Dir = in.dir
+			cmd.Env = append([]string{}, base.Env...)
+			for _, name := range spec.Env {
+				if value, ok := os.LookupEnv(name); ok {
+					cmd.Env = append(cmd.Env, name+"="+value)
+				}
+			}
+			in.mu.Lock()
+			defer in.mu.Unlock()
+			in.proc = newProcess(cmd, spec.Path, in.lines)
+			return in.proc, ctx.Err()
+		},
+	}
+}
+
+// connect dials the process. The library's own connection is not used: it has no
+// bound on messages, and where it fails half-way nobody can close it.
+func (in *instance) connect(addr net.Addr, config *tls.Config) error {
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, addr.Network(), addr.String())
+	}
+	conn, err := grpc.NewClient("passthrough:///strategy", grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(sdk.MaxMessageBytes), grpc.MaxCallSendMsgSize(sdk.MaxMessageBytes)))
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	in.conn, in.client = conn, sdk.NewClient(conn)
+	in.streams.Add(1)
+	go in.copyOutput()
+	return nil
+}
+
+// copyOutput reads what the strategy prints after its handshake: go-plugin's server
+// sends it over the connection, and would block the strategy if nobody read.
+func (in *instance) copyOutput() {
+	defer in.streams.Done()
+	stream, err := in.conn.NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
+	if err != nil {
+		return
+	}
+	if stream.SendMsg(&emptypb.Empty{}) != nil || stream.CloseSend() != nil {
+		return
+	}
+	for {
+		// The message type is internal to go-plugin; its field 2 holds the bytes.
+		var m emptypb.Empty
+		if stream.RecvMsg(&m) != nil {
+			return
+		}
+		for b := m.ProtoReflect().GetUnknown(); len(b) > 0; {
+			num, typ, n := protowire.ConsumeTag(b)
+			if n < 0 {
+				break
+			}
+			if num == 2 && typ == protowire.BytesType {
+				data, _ := protowire.ConsumeBytes(b[n:])
+				_, _ = in.lines.Write(data)
+			}
+			size := protowire.ConsumeFieldValue(num, typ, b[n:])
+			if size < 0 {
+				break
+			}
+			b = b[n+size:]
+		}
+	}
+}
+
+// selfTest asks for the sample problem: what cannot answer it is not taken into service.
+func (in *instance) selfTest(ctx context.Context) error {
+	if in.manifest.Serves(sdk.InstanceSelection) {
+		if _, err := in.price(ctx, sdk.SamplePrice()); err != nil {
+			return fmt.Errorf("self-test, price: %w", err)
+		}
+	}
+	if in.manifest.Serves(sdk.Consolidation) {
+		if _, err := in.score(ctx, sdk.SampleScore()); err != nil {
+			return fmt.Errorf("self-test, score: %w", err)
+		}
+	}
+	return nil
+}
+
+// price asks for prices and checks the answer.
+func (in *instance) price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnswer, error) {
+	var ans *sdk.PriceAnswer
+	err := in.withCatalogue(ctx, req.Catalogue, func() (err error) {
+		ans, err = in.client.Price(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ans, checkPrices(req, ans)
+}
+
+// score asks for verdicts and checks the answer.
+func (in *instance) score(ctx context.Context, req *sdk.ScoreRequest) (*sdk.ScoreAnswer, error) {
+	var ans *sdk.ScoreAnswer
+	err := in.withCatalogue(ctx, req.Catalogue, func() (err error) {
+		ans, err = in.client.Score(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ans, checkScores(req, ans)
+}
+
+// withCatalogue makes sure that the process holds the catalogue, and sends it once
+// more should the process say that it does not.
+func (in *instance) withCatalogue(ctx context.Context, c *sdk.Catalogue, call func() error) error {
+	if err := in.send(ctx, c, false); err != nil {
+		return err
+	}
+	err := call()
+	if status.Code(err) != codes.FailedPrecondition {
+		return err
+	}
+	if err := in.send(ctx, c, true); err != nil {
+		return err
+	}
+	return call()
+}
+
+func (in *instance) send(ctx context.Context, c *sdk.Catalogue, again bool) error {
+	in.sending.Lock()
+	defer in.sending.Unlock()
+	if in.sent == c.Hash && !again {
+		return nil
+	}
+	if err := in.client.Configure(ctx, nil, c); err != nil {
+		return fmt.Errorf("sending the catalogue: %w", err)
+	}
+	in.sent = c.Hash
+	return nil
+}
+
+// process is the child, nil as long as there is none.
+func (in *instance) process() *process {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.proc
+}
+
+// kill ends the process at once.
+func (in *instance) kill() {
+	if p := in.process(); p != nil {
+		_ = p.Kill(context.Background())
+	}
+}
+
+// end ends the process, politely first if asked to, and frees everything that the
+// instance holds. It returns when the process is gone.
+func (in *instance) end(politely bool) {
+	p := in.process()
+	if politely && in.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), graceTime)
+		// The answer is of no interest: the process ends while it gives it.
+		_ = in.conn.Invoke(ctx, "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{})
+		select {
+		case <-p.ended:
+		case <-ctx.Done():
+		}
+		cancel()
+	}
+	if p != nil && p.ID() != "" {
+		_ = p.Kill(context.Background())
+		<-p.ended
+		select {
+		case <-p.silent:
+		case <-time.After(graceTime):
+		}
+	}
+	if in.conn != nil {
+		in.conn.Close()
+	}
+	in.streams.Wait()
+	in.lastWords = in.lines.close()
+	os.RemoveAll(in.dir)
+}
+
+// ended is closed when the process is gone.
+func (in *instance) ended() <-chan struct{} { return in.process().ended }
+
+// explain says in our words why a start failed.
+func (in *instance) explain(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("not ready within the start time-out (startTimeout): %w", err)
+	}
+	p := in.process()
+	if p == nil {
+		return err
+	}
+	parts := strings.Split(p.printed(), "|")
+	switch {
+	case len(parts) < 2:
+	case parts[0] != fmt.Sprint(plugin.CoreProtocolVersion):
+		return fmt.Errorf("plugin speaks core protocol %s, this host speaks %d: it was built with another go-plugin", parts[0], plugin.CoreProtocolVersion)
+	case parts[1] != fmt.Sprint(sdk.ProtocolVersion):
+		return fmt.Errorf("plugin speaks strategy protocol %s, this host speaks %d: build it with another version of the SDK", parts[1], sdk.ProtocolVersion)
+	}
+	if in.lastWords != "" {
+		return fmt.Errorf("%w; it said: %s", err, in.lastWords)
+	}
+	return err
+}
+
+// death says how an instance ended, after end.
+func (in *instance) death() error {
+	text := "exit status 0"
+	if err := in.process().Wait(context.Background()); err != nil {
+		text = err.Error()
+	}
+	if in.lastWords != "" {
+		return fmt.Errorf("the process ended (%s); it said: %s", text, in.lastWords)
+	}
+	return fmt.Errorf("the process ended (%s)", text)
+}
+
+func checkPrices(req *sdk.PriceRequest, ans *sdk.PriceAnswer) error {
+	if len(ans.Pools) == 0 && len(req.Pools) > 0 {
+		return errEmpty
+	}
+	if err := sdk.CheckPrices(req, ans); err != nil {
+		return invalid("%w", err)
+	}
+	return nil
+}
+
+func checkScores(req *sdk.ScoreRequest, ans *sdk.ScoreAnswer) error {
+	if len(ans.Verdicts) == 0 && len(req.Moves) > 0 {
+		return errEmpty
+	}
+	if err := sdk.CheckScores(req, ans); err != nil {
+		return invalid("%w", err)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-project/weir/plugins/sdk"
+)
+
+// Outcome says how a strategy answered. Everything but OK means that the built-in
+// answered in its place.
+type Outcome string
+
+// The outcomes.
+const (
+	OK      Outcome = "ok"
+	Empty   Outcome = "empty"   // an answer came and held nothing
+	Late    Outcome = "late"    // no answer within the deadline
+	Invalid Outcome = "invalid" // an answer came and made no sense, or the strategy panicked
+	Dead    Outcome = "dead"    // no process to ask: starting, ended, or ended during the call
+	Refused Outcome = "refused" // the strategy said it will not, or asks for what this host cannot keep
+)
+
+// Call is the record of one call, for metrics and events.
+type Call struct {
+	Strategy string // name in the configuration
+	Version  string // of the strategy that was asked, empty if none could be
+	Kind     sdk.Kind
+	Pools    []string
+	Outcome  Outcome
+	Err      error         // why, for every outcome but OK
+	Fallback string        // name and version of the built-in that answered, empty for OK
+	Took     time.Duration // of the strategy's part, fallback excluded
+}
+
+// errEmpty and friends tell judge how an answer failed.
+var (
+	errEmpty = errors.New("the answer is empty")
+	errDead  = errors.New("no process is running")
+)
+
+// refusal is a well-formed answer that this host cannot use.
+type refusal struct{ why string }
+
+func (r *refusal) Error() string { return r.why }
+
+// outcome sorts the error of a call. dead says whether the process has ended.
+func outcome(err error, dead bool) Outcome {
+	var answer *sdk.AnswerError
+	var refused *refusal
+	switch {
+	case err == nil:
+		return OK
+	case errors.Is(err, errEmpty):
+		return Empty
+	case errors.As(err, &answer):
+		return Invalid
+	case errors.As(err, &refused):
+		return Refused
+	case errors.Is(err, errDead):
+		return Dead
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return Late
+	}
+	switch status.Code(err) {
+	case codes.DeadlineExceeded:
+		return Late
+	case codes.Canceled:
+		if dead {
+			return Dead
+		}
+		return Late
+	case codes.Unavailable:
+		return Dead
+	case codes.Aborted, codes.Unimplemented, codes.FailedPrecondition, codes.InvalidArgument:
+		return Refused
+	}
+	if dead {
+		return Dead
+	}
+	return Invalid
+}
+
+// invalid wraps what is wrong with an answer.
+func invalid(format string, args ...any) error {
+	return &sdk.AnswerError{Err: fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,364 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-project/weir/plugins/builtin"
+	"github.com/weir-project/weir/plugins/sdk"
+)
+
+// State of a strategy.
+type State string
+
+// The states. Only Ready answers by itself.
+const (
+	InProcess  State = "in-process" // a built-in without a process
+	Starting   State = "starting"
+	Ready      State = "ready"
+	BackingOff State = "backing-off" // failed, waits before the next start
+	Broken     State = "broken"      // failed too often in a row, waits long
+	Ended      State = "ended"       // no longer configured
+)
+
+// Status is what there is to tell about a strategy.
+type Status struct {
+	Name, Path string
+	Version    string // of the strategy, as far as known
+	SHA256     string // of what runs
+	State      State
+	PID        int
+	Starts     int // processes started since it was configured
+	Failures   int // in a row
+	LastError  string
+	Pending    bool // of a configuration that is not in service yet
+}
+
+// maxLate calls in a row without an answer, and the process is taken for hung.
+const maxLate = 3
+
+// slot is a strategy of a configuration: the process that serves it, one after the
+// other, and the built-in that answers in its place.
+type slot struct {
+	spec     Spec
+	opts     *Options
+	log      *zap.Logger
+	images   *images
+	local    sdk.Strategy              // instead of a process, where there is no path
+	fallback map[sdk.Kind]sdk.Strategy // in process
+
+	stop    context.CancelFunc
+	done    chan struct{} // closed when the process is gone for good
+	changed func()        // tells the host that the status is another
+
+	mu     sync.Mutex // guards what follows
+	status Status
+	inst   *instance // nil where no process is ready
+	late   int       // calls in a row without an answer
+	calls  int       // under way
+	idle   chan struct{}
+}
+
+// newSlot makes a slot and starts its process in the background. It is an error if a
+// built-in does not take its configuration.
+func newSlot(spec Spec, opts *Options, images *images, changed func()) (*slot, error) {
+	s := &slot{spec: spec, opts: opts, log: opts.Log.Named("strategy").With(zap.String("strategy", spec.Name)), images: images,
+		changed: changed, done: make(chan struct{}), status: Status{Name: spec.Name, Path: spec.Path, State: Starting}}
+	if err := s.makeFallback(); err != nil {
+		return nil, err
+	}
+	if spec.Path == "" {
+		local, err := configured(spec)
+		if err != nil {
+			return nil, err
+		}
+		s.local, s.status.State, s.status.Version = local, InProcess, local.Describe().Version
+		s.stop = func() {}
+		close(s.done)
+		return s, nil
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go s.run(ctx)
+	return s, nil
+}
+
+func configured(spec Spec) (sdk.Strategy, error) {
+	local, err := builtin.New(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := local.Configure(spec.Config); err != nil {
+		return nil, fmt.Errorf("strategy %q: %w", spec.Name, err)
+	}
+	return local, nil
+}
+
+// makeFallback picks who answers when the strategy does not: the same built-in with
+// the same configuration if there is one of that name, else the default of the kind.
+func (s *slot) makeFallback() error {
+	s.fallback = map[sdk.Kind]sdk.Strategy{}
+	for kind, name := range map[sdk.Kind]string{sdk.InstanceSelection: builtin.DefaultInstanceSelection, sdk.Consolidation: builtin.DefaultConsolidation} {
+		f, err := builtin.New(name)
+		if err != nil {
+			return err
+		}
+		s.fallback[kind] = f
+	}
+	if !builtin.Has(s.spec.Name) {
+		return nil
+	}
+	same, err := configured(s.spec)
+	if err != nil {
+		return err
+	}
+	if _, ok := same.(sdk.Pricer); ok {
+		s.fallback[sdk.InstanceSelection] = same
+	}
+	if _, ok := same.(sdk.Scorer); ok {
+		s.fallback[sdk.Consolidation] = same
+	}
+	return nil
+}
+
+// run keeps a process going until the slot is stopped.
+func (s *slot) run(ctx context.Context) {
+	defer close(s.done)
+	var img *image
+	defer func() {
+		if img != nil {
+			s.images.release(img)
+		}
+		s.set(func(st *Status) { st.State, st.PID = Ended, 0 })
+	}()
+	for failures := 0; ; {
+		s.set(func(st *Status) { st.State = Starting })
+		began := time.Now()
+		err := s.serve(ctx, &img, &began)
+		if ctx.Err() != nil {
+			return
+		}
+		if !began.IsZero() && time.Since(began) >= s.opts.Steady {
+			failures = 0
+		}
+		failures++
+		state, wait := BackingOff, s.opts.Backoff(failures)
+		if failures >= s.opts.BreakAfter {
+			state, wait = Broken, s.opts.BreakFor
+		}
+		s.log.Warn("strategy is not serving", zap.Error(err), zap.Int("failures", failures), zap.Duration("nextTryIn", wait), zap.String("state", string(state)))
+		s.set(func(st *Status) { st.State, st.PID, st.Failures, st.LastError = state, 0, failures, err.Error() })
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// serve starts a process and returns when it has ended, with the reason. began is set
+// to when it was ready, or to zero if it never was.
+func (s *slot) serve(ctx context.Context, img **image, began *time.Time) error {
+	*began = time.Time{}
+	if *img == nil {
+		opened, err := s.images.open(s.spec.Path, s.spec.SHA256)
+		if err != nil {
+			return err
+		}
+		*img = opened
+	}
+	s.set(func(st *Status) { st.SHA256, st.Starts = (*img).sum, st.Starts+1 })
+	startCtx, cancel := context.WithTimeout(ctx, s.opts.StartTimeout)
+	defer cancel()
+	inst, err := startInstance(startCtx, s.spec, *img, s.log)
+	if err != nil {
+		return err
+	}
+	*began = time.Now()
+	pid, _ := strconv.Atoi(inst.process().ID())
+	s.log.Info("strategy is ready", zap.String("name", inst.manifest.Name), zap.String("version", inst.manifest.Version),
+		zap.String("sha256", (*img).sum), zap.Int("pid", pid))
+	s.put(inst)
+	s.set(func(st *Status) { st.State, st.PID, st.Version, st.LastError = Ready, pid, inst.manifest.Version, "" })
+	select {
+	case <-inst.ended():
+		s.put(nil)
+		inst.end(false)
+		return inst.death()
+	case <-ctx.Done():
+		s.put(nil)
+		inst.end(true)
+		return ctx.Err()
+	}
+}
+
+func (s *slot) put(inst *instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inst, s.late = inst, 0
+}
+
+// set changes the status and tells everybody.
+func (s *slot) set(change func(*Status)) {
+	s.mu.Lock()
+	change(&s.status)
+	st := s.status
+	s.mu.Unlock()
+	s.opts.OnState(st)
+	s.changed()
+}
+
+func (s *slot) snapshot() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// serving says whether the slot answers by itself.
+func (st Status) serving() bool { return st.State == Ready || st.State == InProcess }
+
+// enter counts a call; leave ends it.
+func (s *slot) enter() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+}
+
+func (s *slot) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls--; s.calls == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// retire ends the slot after its last call. Nobody may enter any more.
+func (s *slot) retire() {
+	s.mu.Lock()
+	var idle chan struct{}
+	if s.calls > 0 {
+		idle = make(chan struct{})
+		s.idle = idle
+	}
+	s.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
+	s.stop()
+	<-s.done
+}
+
+// ask lets the strategy answer: its process, or itself where it is in process. It
+// answers the version that was asked and how it went.
+func (s *slot) ask(ctx context.Context, kind sdk.Kind, remote func(context.Context, *instance) error, local func(context.Context, sdk.Strategy) error) (string, Outcome, error) {
+	timeout := s.spec.CallTimeout
+	if timeout == 0 {
+		timeout = s.opts.CallTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if s.local != nil {
+		err := guarded(func() error { return local(ctx, s.local) })
+		return s.local.Describe().Version, outcome(err, false), err
+	}
+	s.mu.Lock()
+	inst, st := s.inst, s.status
+	s.mu.Unlock()
+	if inst == nil {
+		err := fmt.Errorf("%w (%s)", errDead, st.State)
+		if st.LastError != "" {
+			err = fmt.Errorf("%w: %s", err, st.LastError)
+		}
+		return st.Version, Dead, err
+	}
+	version := inst.manifest.Version
+	if !inst.manifest.Serves(kind) {
+		err := &refusal{fmt.Sprintf("%s does not serve %s", inst.manifest.Name, kind)}
+		return version, Refused, err
+	}
+	err := remote(ctx, inst)
+	out := outcome(err, isClosed(inst.ended()))
+	s.countLate(inst, out)
+	return version, out, err
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// countLate ends a process that does not answer any more, so that it is started again.
+func (s *slot) countLate(inst *instance, out Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inst != inst {
+		return
+	}
+	if out != Late {
+		s.late = 0
+		return
+	}
+	if s.late++; s.late == maxLate {
+		s.log.Warn("strategy does not answer, ending its process", zap.Int("lateCalls", s.late))
+		inst.kill()
+	}
+}
+
+// guarded turns a panic of code in our own process into an error.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = invalid("panic: %v", p)
+		}
+	}()
+	return f()
+}
+
+// localPrice lets a strategy answer in process, under the same checks.
+func localPrice(ctx context.Context, strategy sdk.Strategy, req *sdk.PriceRequest) (*sdk.PriceAnswer, error) {
+	pricer, ok := strategy.(sdk.Pricer)
+	if !ok {
+		return nil, &refusal{fmt.Sprintf("%s does not serve %s", strategy.Describe().Name, sdk.InstanceSelection)}
+	}
+	ans, err := pricer.Price(ctx, req)
+	if err != nil {
+		return nil, &refusal{err.Error()}
+	}
+	return ans, checkPrices(req, ans)
+}
+
+// localScore is localPrice for moves.
+func localScore(ctx context.Context, strategy sdk.Strategy, req *sdk.ScoreRequest) (*sdk.ScoreAnswer, error) {
+	scorer, ok := strategy.(sdk.Scorer)
+	if !ok {
+		return nil, &refusal{fmt.Sprintf("%s does not serve %s", strategy.Describe().Name, sdk.Consolidation)}
+	}
+	ans, err := scorer.Score(ctx, req)
+	if err != nil {
+		return nil, &refusal{err.Error()}
+	}
+	return ans, checkScores(req, ans)
+}
+
+// sortedNames lists names in alphabetical order.
+func sortedNames[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}

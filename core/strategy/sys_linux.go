@@ -1,0 +1,29 @@
+package strategy
+
+import (
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// isolate gives the child a process group, so that its children can be ended with
+// it, and has the kernel end it when the thread that started it ends.
+func isolate(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// awaitEnd returns when the process has ended, and leaves it as a zombie, so that
+// its id cannot be given to another before killGroup has been called.
+func awaitEnd(pid int) {
+	for {
+		var info unix.Siginfo
+		if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// killGroup ends a child that has not been waited for, and all of its children that
+// did not leave its group.
+func killGroup(cmd *exec.Cmd) { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }

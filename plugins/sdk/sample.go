@@ -1,0 +1,71 @@
+package sdk
+
+import "time"
+
+// SamplePrice is a small problem with everything in it that a request can hold: two
+// pools, twelve offerings, one of them unavailable, a running mix, a commitment. The
+// host tries a strategy on it before it takes it into service, and the conformance
+// kit starts with it. Each call makes a new one.
+func SamplePrice() *PriceRequest {
+	c := sampleCatalogue()
+	return &PriceRequest{
+		Catalogue: c, Now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), USDPerHour: samplePrices(c),
+		Health: map[int]Health{3: {Available: false, Unavailable: "InsufficientInstanceCapacity", Shortages: 2}, 5: {Available: true, Interruptions: 4}},
+		Pools: []Pool{
+			{Name: "default", NodeClass: "default", Weight: 10, Annotations: map[string]string{"example.com/team": "web"}, VolumesUSDPerHour: 0.0022,
+				Offerings: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+				Running: []Running{
+					{Offering: 4, InstanceType: "m6a.xlarge", Zone: "us-east-1a", CapacityType: OnDemand, Nodes: 3, InFlight: 1, USDPerHour: 0.6912},
+					{Offering: -1, InstanceType: "m5.large", Zone: "us-east-1c", CapacityType: OnDemand, Nodes: 1},
+				}},
+			{Name: "on-demand", NodeClass: "default", Offerings: []int{0, 2, 4, 6, 8, 10}},
+		},
+		Commitments: []Commitment{{Name: "compute", Covers: Selector{{Key: LabelCapacityType, Values: []string{OnDemand}}}, USDPerHour: 0.5, UsedUSDPerHour: 0.2}},
+		Demand:      Demand{Pods: 10, CPUMilli: 14000, MemoryBytes: 28 << 30},
+	}
+}
+
+// SampleScore is a small problem for scorers: an empty node, a node whose pods fit
+// elsewhere, a replacement that saves a cent for forty pods, and a drifted node.
+func SampleScore() *ScoreRequest {
+	price := SamplePrice()
+	return &ScoreRequest{Catalogue: price.Catalogue, Now: price.Now, Pools: price.Pools, Moves: []Move{
+		{Pool: 0, Reason: "Empty", Remove: []RemovedNode{{Name: "n1", Offering: 0, USDPerHour: 0.0864, Age: time.Hour}}, USDPerHourBefore: 0.0864},
+		{Pool: 0, Reason: "Underutilized", Remove: []RemovedNode{{Name: "n2", Offering: 4, USDPerHour: 0.1728, Pods: 4, Age: 3 * time.Hour}},
+			PodsEvicted: 4, USDPerHourBefore: 0.1728},
+		{Pool: 1, Reason: "Underutilized", Remove: []RemovedNode{{Name: "n3", Offering: 8, USDPerHour: 0.1632, Pods: 40, Age: 30 * time.Hour}},
+			Launch: []LaunchedNode{{Offering: 4, USDPerHour: 0.1528}}, PodsEvicted: 40, USDPerHourBefore: 0.1632, USDPerHourAfter: 0.1528, USDPerHourWorst: 0.1532},
+		{Pool: 1, Reason: "Drifted", Remove: []RemovedNode{{Name: "n4", Offering: -1, USDPerHour: 0.096, Pods: 2}},
+			Launch: []LaunchedNode{{Offering: 0, USDPerHour: 0.0864}}, PodsEvicted: 2, USDPerHourBefore: 0.096, USDPerHourAfter: 0.0864, USDPerHourWorst: 0.0864},
+	}}
+}
+
+func sampleCatalogue() *Catalogue {
+	c := &Catalogue{}
+	for _, t := range []struct {
+		name, arch string
+		cpu, gib   int64
+	}{{"m6a.large", "amd64", 2, 8}, {"m6a.xlarge", "amd64", 4, 16}, {"m6g.xlarge", "arm64", 4, 16}} {
+		typ := &InstanceType{Name: t.name, NodeClass: "default", CPUMilli: 1000*t.cpu - 70, MemoryBytes: t.gib<<30 - 1<<30, Pods: 58,
+			Labels: map[string]string{LabelInstanceType: t.name, LabelArch: t.arch}}
+		for _, zone := range []string{"us-east-1a", "us-east-1b"} {
+			for _, capacity := range []string{OnDemand, Spot} {
+				c.Offerings = append(c.Offerings, Offering{Type: typ, Zone: zone, CapacityType: capacity})
+			}
+		}
+	}
+	HashCatalogue(c)
+	return c
+}
+
+func samplePrices(c *Catalogue) []float64 {
+	list := map[string]float64{"m6a.large": 0.0864, "m6a.xlarge": 0.1728, "m6g.xlarge": 0.154}
+	prices := make([]float64, len(c.Offerings))
+	for i := range c.Offerings {
+		prices[i] = list[c.Offerings[i].Type.Name]
+		if c.Offerings[i].CapacityType == Spot {
+			prices[i] *= 0.4
+		}
+	}
+	return prices
+}
