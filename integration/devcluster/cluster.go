@@ -142,6 +142,8 @@ func (c *cluster) controllerManagerArgs() []string {
 		// period between two looks; 5s is the upstream default.
 		"--node-monitor-period=" + min(5*time.Second, c.nodeMonitorGrace/4).String(),
 		"--profiling=false",
+		// The default of 20 calls per second would make tests wait for pods of large deployments.
+		"--kube-api-qps=300", "--kube-api-burst=500",
 	}, c.extraArgs[controllerManagerName]...)
 }
 
@@ -157,5 +159,6 @@ func (c *cluster) schedulerArgs() []string {
 		"--tls-private-key-file=" + c.path("serving.key"),
 		"--leader-elect=false",
 		"--profiling=false",
+		"--kube-api-qps=300", "--kube-api-burst=500",
 	}, c.extraArgs[schedulerName]...)
 }

@@ -42,7 +42,7 @@ const (
 type ControlPlane struct {
 	// Kubeconfig is the path of an administrator's kubeconfig, for processes under test.
 	Kubeconfig string
-	// Config has no client-side rate limit to speak of. Copy it before changing it.
+	// Config has no client-side rate limit. Copy it before changing it.
 	Config  *rest.Config
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
@@ -161,7 +161,7 @@ func connect(kubeconfig string) (*ControlPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	cfg.QPS, cfg.Burst = 500, 1000
+	cfg.QPS = -1 // no limit
 	cfg.UserAgent = "weir-harness"
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
