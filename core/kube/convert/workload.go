@@ -70,6 +70,9 @@ func PDB(in *policyv1.PodDisruptionBudget) (*model.PDB, error) {
 		DisruptionsAllowed: in.Status.DisruptionsAllowed,
 		Selects:            func(l map[string]string) bool { return sel.Matches(labels.Set(l)) },
 	}
+	if in.Spec.Selector != nil {
+		b.MatchLabels = in.Spec.Selector.MatchLabels
+	}
 	if p := in.Spec.UnhealthyPodEvictionPolicy; p != nil {
 		b.AlwaysAllow = *p == policyv1.AlwaysAllow
 	}
