@@ -1,0 +1,229 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-project/weir/core/catalogue"
+	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/kube/load"
+	"github.com/weir-project/weir/core/model"
+)
+
+// inputs are the flags that say what a question is about.
+type inputs struct {
+	*common
+	files     []string
+	catalogue string
+	zones     []string
+	config    string
+}
+
+func (i *inputs) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVarP(&i.files, "filename", "f", nil, "file, folder or - (standard input) with manifests, YAML or JSON; may be repeated")
+	i.registerMarket(cmd)
+}
+
+// registerMarket adds the flags that say what can be bought.
+func (i *inputs) registerMarket(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&i.catalogue, "catalogue", "", "file of instance types and prices; the embedded one if left out")
+	f.StringSliceVar(&i.zones, "zones", nil, "zones to buy in (default "+strings.Join(catalogue.DefaultZones, ",")+")")
+	f.StringVar(&i.config, "config", "", "configuration file of the controller, to answer as it would")
+}
+
+// situation is a world with where its parts came from.
+type situation struct {
+	world    *model.World
+	config   *config.Loaded
+	table    *catalogue.Table
+	warnings []string
+	loaded   time.Duration // reading and decoding
+	began    time.Time     // when decoding had ended
+}
+
+// load reads everything and makes the world of it.
+func (i *inputs) load() (*situation, error) {
+	began := time.Now()
+	now, err := i.now()
+	if err != nil {
+		return nil, err
+	}
+	if len(i.files) == 0 {
+		return nil, bad("-f: expected at least one file, folder or - (standard input)")
+	}
+	cfg, err := i.configuration()
+	if err != nil {
+		return nil, err
+	}
+	table, err := i.market(cfg)
+	if err != nil {
+		return nil, err
+	}
+	in, err := load.Files(i.files, i.in, load.Options{})
+	if err != nil {
+		return nil, badInput{err}
+	}
+	s := &situation{config: cfg, table: table, warnings: append(cfg.Warnings, in.Warnings...)}
+	s.loaded, s.began = time.Since(began), time.Now()
+	s.world = in.World(now)
+	s.world.Settings = cfg.PlanningSettings()
+	s.offer(i.zonesOf(cfg))
+	return s, nil
+}
+
+// planningFields are the parts of the configuration that questions depend on; the
+// environment may say something about others, which is none of this program's business.
+var planningFields = []string{"cluster", "region", "account", "zones", "preferencePolicy", "minValuesPolicy", "featureGates", "alternatives.", "nodes.", "bindings.", "interruption."}
+
+func (i *inputs) configuration() (*config.Loaded, error) {
+	in := config.Input{Role: config.CLI, Env: map[string]string{}}
+	for _, s := range config.Settings() {
+		for _, prefix := range planningFields {
+			if v, ok := i.environ[s.Env]; ok && s.Field != "" && strings.HasPrefix(s.Field, prefix) {
+				in.Env[s.Env] = v
+			}
+		}
+	}
+	if i.config != "" {
+		data, err := readFile(i.config)
+		if err != nil {
+			return nil, err
+		}
+		in.File, in.Data = i.config, data
+	}
+	cfg, err := config.Load(in)
+	if err != nil {
+		return nil, badInput{err}
+	}
+	return cfg, nil
+}
+
+// readFile reads a small file that a flag names.
+func readFile(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	var pe *fs.PathError
+	switch {
+	case err == nil:
+		return data, nil
+	case errors.As(err, &pe):
+		return nil, bad("%s: %w", path, pe.Err)
+	}
+	return nil, bad("%s: %w", path, err)
+}
+
+// market is the table of --catalogue, of the configuration, or the embedded one.
+func (i *inputs) market(cfg *config.Loaded) (*catalogue.Table, error) {
+	path := i.catalogue
+	if path == "" {
+		path = cfg.Cloud.Catalogue
+	}
+	if path == "" {
+		return catalogue.Embedded(), nil
+	}
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	t, err := catalogue.Load(strings.NewReader(string(data)), path)
+	if err != nil {
+		return nil, badInput{err}
+	}
+	return t, nil
+}
+
+func (i *inputs) zonesOf(cfg *config.Loaded) []string {
+	switch {
+	case len(i.zones) > 0:
+		return i.zones
+	case len(cfg.Zones) > 0:
+		return cfg.Zones
+	}
+	return catalogue.DefaultZones
+}
+
+// marketOptions are the settings that change what a machine offers.
+func marketOptions(cfg *config.Loaded) catalogue.Options {
+	overhead := cfg.Nodes.VMMemoryOverheadPercent
+	return catalogue.Options{VMMemoryOverheadPercent: &overhead, ReservedENIs: int64(cfg.Nodes.ReservedENIs), Region: cfg.Region}
+}
+
+// offer fills in what can be bought, and what the nodes that run cost.
+func (s *situation) offer(zones []string) {
+	w := s.world
+	w.Offerings = map[string][]*model.Offering{}
+	for name, class := range w.NodeClasses {
+		w.Offerings[name] = s.table.Offerings(class, zones, marketOptions(s.config))
+	}
+	if s.table.Source == "embedded" {
+		s.warnings = append(s.warnings, "prices: embedded on-demand list prices of "+catalogue.Region+" and synthetic spot prices, which are made up; use --catalogue for real ones")
+	}
+	market := newPriceList(s.table, w.Offerings)
+	elsewhere := map[string]bool{}
+	bought := map[string]bool{}
+	for _, z := range zones {
+		bought[z] = true
+	}
+	for _, n := range w.Nodes {
+		n.USDPerHour, n.PriceKnown = market.of(n.InstanceType(), n.Zone(), n.CapacityType())
+		if n.Managed() && n.Zone() != "" && !bought[n.Zone()] {
+			elsewhere[n.Zone()] = true
+		}
+	}
+	if len(elsewhere) > 0 {
+		var names []string
+		for z := range elsewhere {
+			names = append(names, z)
+		}
+		sort.Strings(names)
+		s.warnings = append(s.warnings, fmt.Sprintf("nodes run in %s, but nodes are bought in %s only; use --zones", strings.Join(names, ", "), strings.Join(zones, ", ")))
+	}
+}
+
+// priceList answers what a node that runs costs.
+type priceList struct {
+	table  *catalogue.Table
+	listed map[[3]string]float64
+}
+
+func newPriceList(t *catalogue.Table, offerings map[string][]*model.Offering) *priceList {
+	p := &priceList{table: t, listed: map[[3]string]float64{}}
+	for _, list := range offerings {
+		for _, o := range list {
+			if o.PriceSource != "unknown" {
+				p.listed[[3]string{o.Type.Name, o.Zone, o.CapacityType}] = o.USDPerHour
+			}
+		}
+	}
+	return p
+}
+
+// of is the price of an offering, also in zones where nothing is bought. A price is
+// never guessed: without a capacity type or an entry of the table it is not known.
+func (p *priceList) of(instanceType, zone, capacityType string) (float64, bool) {
+	if instanceType == "" || zone == "" || capacityType == "" {
+		return 0, false
+	}
+	if usd, ok := p.listed[[3]string{instanceType, zone, capacityType}]; ok {
+		return usd, true
+	}
+	t := p.table.Get(instanceType)
+	if t == nil || len(t.Offerings) > 0 || t.OnDemandUSD == 0 {
+		return 0, false
+	}
+	switch capacityType {
+	case model.OnDemand:
+		return t.OnDemandUSD, true
+	case model.Spot:
+		return catalogue.SyntheticSpot(t.OnDemandUSD, instanceType, zone), true
+	}
+	return 0, false
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/disrupt"
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/report"
+)
+
+type consolidateOptions struct {
+	inputs
+	output
+	strategy string
+	floor    float64
+	hasFloor bool
+}
+
+func newSimulateConsolidate(c *common) *cobra.Command {
+	o := &consolidateOptions{inputs: inputs{common: c}}
+	cmd := &cobra.Command{
+		Use:   "consolidate -f FILE",
+		Short: "Show which nodes would be given back",
+		Long: `consolidate shows which nodes would be given back because they are empty, drifted or
+under-used, wave by wave within the disruption budgets that hold at --now, and for every
+node that stays the reason, and until when it holds where that is known.
+
+Each command is strictly cheaper than what it replaces, and names where every pod goes.
+Totals carry a proven lower bound of what the running pods could cost on new nodes alone.
+Nodes past their expireAfter are named in a warning: the controller ends those by itself,
+whatever they cost.`,
+		Example: `  kubectl get nodepools,ec2nodeclasses,nodeclaims,nodes,pods,pdb,ds -A -o yaml > cluster.yaml
+  weir simulate consolidate -f cluster.yaml
+  weir simulate consolidate -f cluster.yaml --now 2026-03-07T03:00:00Z --floor 0 -o json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.hasFloor = cmd.Flags().Changed("floor")
+			return o.run(cmd.Context())
+		},
+	}
+	o.inputs.register(cmd)
+	o.output.register(cmd)
+	cmd.Flags().StringVar(&o.strategy, "strategy", "", "built-in or configured strategy by name, or the path of an executable; what the configuration binds if left out")
+	cmd.Flags().Float64Var(&o.floor, "floor", 0, "least score of an accepted command, in place of the strategy's own verdict; 0 refuses nothing that is strictly cheaper")
+	cmd.Flags().Lookup("floor").DefValue = ""
+	return cmd
+}
+
+func (o *consolidateOptions) run(ctx context.Context) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if math.IsNaN(o.floor) || math.IsInf(o.floor, 0) || o.floor < 0 {
+		return bad("--floor: expected a number of at least 0, got %v", o.floor)
+	}
+	heap := watchHeap()
+	s, err := o.load()
+	if err != nil {
+		return err
+	}
+	host, name, err := openStrategies(ctx, s, config.Consolidation, o.strategy)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	var failed error
+	score := func(moves []*model.Command) []model.MoveScore {
+		scores, err := host.Score(ctx, s.world, moves)
+		if err != nil {
+			failed = err
+		}
+		if o.hasFloor {
+			refloor(scores, o.floor)
+		}
+		return scores
+	}
+	plan := disrupt.Plan(s.world, nil, score, disrupt.Options{Waves: true, Bound: true})
+	if failed != nil {
+		return fmt.Errorf("asking strategy %s: %w", name, failed)
+	}
+	t := report.Timings{LoadSeconds: report.Number(s.loaded.Seconds()), SolveSeconds: report.Number(time.Since(s.began).Seconds()), PeakHeapBytes: heap.close()}
+	return o.answer(o.format, report.Disruption(s.world, plan, name, t, append(s.warnings, expiredWarning(s.world)...)))
+}
+
+// refloor replaces the strategy's verdicts by a comparison with the floor.
+func refloor(scores []model.MoveScore, floor float64) {
+	for i := range scores {
+		s := &scores[i]
+		s.Accept = s.Score >= floor
+		if !s.Accept {
+			s.Reason = fmt.Sprintf("its score is under the floor of %g", floor)
+		}
+	}
+}
+
+// expiredWarning names nodes that age has overtaken at this instant.
+func expiredWarning(w *model.World) []string {
+	var names []string
+	for _, n := range w.Nodes {
+		if n.Managed() && n.Claim.Deleting == nil && disrupt.Expired(w, n.Claim) {
+			names = append(names, n.ID())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	shown := names
+	if len(shown) > 3 {
+		shown = append(append([]string{}, names[:3]...), fmt.Sprintf("and %d more", len(names)-3))
+	}
+	return []string{fmt.Sprintf("%d of %d nodes are past their expireAfter at %s (%s): the controller ends them by itself; this plan leaves that out", len(names), len(w.Nodes), w.Now.Format(time.RFC3339), strings.Join(shown, ", "))}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/provision"
+	"github.com/weir-project/weir/core/report"
+)
+
+type provisionOptions struct {
+	inputs
+	output
+	strategy string
+}
+
+func newSimulateProvision(c *common) *cobra.Command {
+	o := &provisionOptions{inputs: inputs{common: c}}
+	cmd := &cobra.Command{
+		Use:   "provision -f FILE",
+		Short: "Show what would be bought for the waiting pods",
+		Long: `provision shows which nodes would be bought for the pods that wait, which pods go on
+nodes that are there, and for each pod without a place the filter of each NodePool that
+stood in its way. Totals carry a proven lower bound of the price.
+
+A pod waits if it is bound to no node, has not ended, is not gated, will not preempt
+others, and belongs to no DaemonSet. Deployments and the like count with their replicas
+where the input has no pods of theirs.`,
+		Example: `  weir simulate provision -f pools.yaml -f pods.yaml
+  weir simulate provision -f manifests/ --zones us-east-1a,us-east-1b -o json
+  weir simulate provision -f pools.yaml -f pods.yaml --strategy first-fit`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.inputs.register(cmd)
+	o.output.register(cmd)
+	cmd.Flags().StringVar(&o.strategy, "strategy", "", "built-in or configured strategy by name, or the path of an executable; what the configuration binds if left out")
+	return cmd
+}
+
+func (o *provisionOptions) run(ctx context.Context) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	heap := watchHeap()
+	s, err := o.load()
+	if err != nil {
+		return err
+	}
+	host, name, err := openStrategies(ctx, s, config.InstanceSelection, o.strategy)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	prices, err := host.Price(ctx, s.world)
+	if err != nil {
+		return err
+	}
+	plan := provision.Plan(s.world, prices)
+	t := report.Timings{LoadSeconds: report.Number(s.loaded.Seconds()), SolveSeconds: report.Number(time.Since(s.began).Seconds()), PeakHeapBytes: heap.close()}
+	return o.answer(o.format, report.Provision(s.world, plan, name, t, append(s.warnings, unwell(prices)...)))
+}
+
+// answer writes a report to standard output.
+func (c *common) answer(format string, r report.Tabler) error {
+	w := bufio.NewWriter(c.out)
+	if err := report.Write(w, format, r); err != nil {
+		return err
+	}
+	return w.Flush()
+}
