@@ -63,41 +63,90 @@ func (d *distinct) missing() (require.Requirement, int) {
 	return require.Requirement{}, 0
 }
 
+// companion is an offering that may stand beside an option's own in a launch.
+type companion struct {
+	offering int
+	room     []int64
+	values   []string // of the labels that are to differ
+}
+
+// companions lists the offerings of a pool by capacity type, the cheapest of those
+// that are alike in room and in the labels that are to differ.
+func (p *pool) companions(pr *problem, any bitset) map[string][]companion {
+	out := map[string][]companion{}
+	at := map[string]int{}
+	any.each(func(i int) {
+		o := p.class.offerings[i]
+		c := companion{offering: i, room: pr.vec(o.Type.Allocatable.Sub(p.overhead[i]))}
+		key := []byte(o.CapacityType)
+		for _, x := range c.room {
+			key = appendInt(key, x)
+		}
+		for _, r := range p.minKeys {
+			v, _ := o.Label(r.Key)
+			c.values = append(c.values, v)
+			key = append(append(key, v...), 0)
+		}
+		list := out[o.CapacityType]
+		if j, ok := at[string(key)]; !ok {
+			at[string(key)] = len(list)
+			out[o.CapacityType] = append(list, c)
+		} else if p.effective(i) < p.effective(list[j].offering) {
+			list[j] = c
+		}
+	})
+	return out
+}
+
+// share is how much of the room another one has, 1 = all of it.
+func share(of, room []int64) float64 {
+	s := 1.0
+	for d, x := range of {
+		if x > 0 {
+			s = min(s, float64(room[d])/float64(x))
+		}
+	}
+	return s
+}
+
 // widen makes an option of a pool with minValues small enough that its pods fit on
 // as many different offerings as the pool demands: its room shrinks to what all of
-// them have. It says whether the demand can be met at all; where best effort is
+// them have. Of the offerings with the same value the one that takes least away is
+// considered. It says whether the demand can be met at all; where best effort is
 // enough, it always can.
-func (p *pool) widen(pr *problem, o *option, any bitset) bool {
+func (p *pool) widen(pr *problem, o *option, companions map[string][]companion) bool {
 	d := newDistinct(p.minKeys)
 	d.add(p, o.offering)
 	if d.satisfied() {
 		return true
 	}
-	captype := p.class.offerings[o.offering].CapacityType
-	type companion struct {
-		offering int
-		room     []int64
-		share    float64 // of the option's room, 1 = all of it
+	type candidate struct {
+		companion
+		share float64
 	}
-	var list []companion
-	any.each(func(i int) {
-		c := p.class.offerings[i]
-		if c.CapacityType != captype || i == o.offering {
-			return
+	best := make([]map[string]candidate, len(p.minKeys))
+	for i := range best {
+		best[i] = map[string]candidate{}
+	}
+	for _, c := range companions[p.class.offerings[o.offering].CapacityType] {
+		s := share(o.room, c.room)
+		if s <= 0 {
+			continue
 		}
-		room := pr.vec(c.Type.Allocatable.Sub(p.overhead[i]))
-		share := 1.0
-		for d, x := range o.room {
-			if x > 0 {
-				share = min(share, float64(room[d])/float64(x))
+		for i, v := range c.values {
+			if have, ok := best[i][v]; !ok || s > have.share || s == have.share && p.effective(c.offering) < p.effective(have.offering) {
+				best[i][v] = candidate{c, s}
 			}
 		}
-		if share > 0 {
-			list = append(list, companion{i, room, share})
+	}
+	var list []candidate
+	for _, byValue := range best {
+		for _, v := range sortedKeys(byValue) {
+			list = append(list, byValue[v])
 		}
-	})
-	slices.SortStableFunc(list, func(a, b companion) int {
-		return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(p.effective(a.offering), p.effective(b.offering)))
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(p.effective(a.offering), p.effective(b.offering)), cmp.Compare(a.offering, b.offering))
 	})
 	room := slices.Clone(o.room)
 	for _, c := range list {
@@ -117,4 +166,13 @@ func (p *pool) widen(pr *problem, o *option, any bitset) bool {
 	}
 	o.room = room
 	return true
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
 }

@@ -154,9 +154,13 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 		}
 	})
 	out := make([]*option, 0, len(order))
+	var beside map[string][]companion
+	if len(p.minKeys) > 0 {
+		beside = p.companions(pr, any)
+	}
 	for _, k := range order {
 		opt := best[k]
-		if len(p.minKeys) > 0 && !p.widen(pr, opt, any) {
+		if len(p.minKeys) > 0 && !p.widen(pr, opt, beside) {
 			continue
 		}
 		out = append(out, opt)

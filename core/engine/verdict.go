@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/resource"
@@ -108,7 +107,7 @@ func (p *pool) limitReason(b bitset) string {
 		if msg != "" {
 			return
 		}
-		for _, name := range sortedNames(p.limits.left) {
+		for _, name := range sortedKeys(p.limits.left) {
 			if left := p.limits.left[name]; o.Type.Capacity.Get(name) > left {
 				msg = fmt.Sprintf("every instance type left exceeds the pool's limit: %s %s of %s is left, %s has %s",
 					resource.Format(name, max(left, 0)), name, resource.Format(name, p.Limits.Resources[name]), o.Type.Name, resource.Format(name, o.Type.Capacity.Get(name)))
@@ -120,15 +119,6 @@ func (p *pool) limitReason(b bitset) string {
 		return ""
 	}
 	return msg
-}
-
-func sortedNames(m map[string]int64) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // nearest names the type that comes nearest to holding the request, and what it lacks.
