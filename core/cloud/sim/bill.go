@@ -26,7 +26,7 @@ func (e *EC2) Bill() []BillLine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.advance()
-	var out []BillLine
+	out := []BillLine{}
 	for _, m := range e.order {
 		if m.RunningAt.IsZero() {
 			continue

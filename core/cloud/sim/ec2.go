@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sort"
 	"strings"
@@ -141,8 +142,8 @@ type EC2 struct {
 	machines map[string]*machine
 	order    []*machine // by launch
 	fleets   map[string]*fleet
-	classes  map[string]*model.NodeClass // as last seen by Offerings
-	capacity map[string]int              // left, by offering key; absent = endless
+	shops    map[string]*shop // by node class, as last seen by Offerings
+	capacity map[string]int   // left, by offering key; absent = endless
 	events   []Event
 	timers   timers
 	timerSeq int64
@@ -164,7 +165,7 @@ func New(cfg Config) *EC2 {
 		cfg.Region = "us-east-1"
 	}
 	cfg.Delays = cfg.Delays.withDefaults()
-	return &EC2{cfg: cfg, machines: map[string]*machine{}, fleets: map[string]*fleet{}, classes: map[string]*model.NodeClass{},
+	return &EC2{cfg: cfg, machines: map[string]*machine{}, fleets: map[string]*fleet{}, shops: map[string]*shop{},
 		capacity: map[string]int{}, faults: map[string][]fault{}, buckets: map[string]*bucket{}, calls: map[string]int{},
 		more: make(chan struct{})}
 }
@@ -305,17 +306,33 @@ func parseRequest(request []byte) (cloud.Launch, error) {
 	return l, nil
 }
 
-// sold is what the catalogue sells to a class, by offering key.
+// shop is what the catalogue sells to nodes of a class.
+type shop struct {
+	class *model.NodeClass
+	list  []*model.Offering
+	byKey map[string]*model.Offering
+}
+
+// open is the shop of a class; the catalogue is asked again only where the class has changed.
+func (e *EC2) open(class *model.NodeClass) *shop {
+	if s := e.shops[class.Name]; s != nil && reflect.DeepEqual(s.class, class) {
+		return s
+	}
+	c := *class
+	s := &shop{class: &c, list: e.cfg.Catalogue(&c), byKey: map[string]*model.Offering{}}
+	for _, o := range s.list {
+		s.byKey[o.Key()] = o
+	}
+	e.shops[class.Name] = s
+	return s
+}
+
+// sold is what is sold to a class, by offering key.
 func (e *EC2) sold(class string) map[string]*model.Offering {
-	c := e.classes[class]
-	if c == nil {
-		c = &model.NodeClass{Name: class, Family: "AL2023"}
+	if s := e.shops[class]; s != nil {
+		return s.byKey
 	}
-	out := map[string]*model.Offering{}
-	for _, o := range e.cfg.Catalogue(c) {
-		out[o.Key()] = o
-	}
-	return out
+	return e.open(&model.NodeClass{Name: class, Family: "AL2023"}).byKey
 }
 
 type candidate struct {
@@ -504,10 +521,7 @@ func (e *EC2) Offerings(ctx context.Context, class *model.NodeClass) ([]*model.O
 	if err := e.begin(ctx, OpOfferings); err != nil {
 		return nil, err
 	}
-	c := *class
-	e.classes[class.Name] = &c
-	out := e.cfg.Catalogue(&c)
-	return out, e.lost(OpOfferings)
+	return slices.Clone(e.open(class).list), e.lost(OpOfferings)
 }
 
 func (m *machine) copy() Machine {
