@@ -133,11 +133,13 @@ func kind(object map[string]any) schema.GroupVersionKind {
 func decode(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var object map[string]any
-	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+	if err := yamlInto(text, &object); err != nil {
 		t.Fatal(err)
 	}
 	return object
 }
+
+func yamlInto(text string, object *map[string]any) error { return yaml.Unmarshal([]byte(text), object) }
 
 // at returns the JSON of the value at a path of map keys.
 func at(t *testing.T, object map[string]any, path string) string {
