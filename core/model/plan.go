@@ -73,6 +73,7 @@ const (
 	NoticeTerminated  NoticeKind = "terminated"
 	NoticeReservation NoticeKind = "reservation"
 	NoticeStatus      NoticeKind = "status"
+	NoticeLifecycle   NoticeKind = "lifecycle" // an Auto Scaling group ends the instance
 )
 
 // Notice says that AWS is about to take, or has taken, an instance.
