@@ -28,6 +28,9 @@ func Claim(in *apiv1.NodeClaim) (*model.Claim, error) {
 		Conditions:   conditions(in.Status.Conditions),
 		LastPodEvent: instant(&in.Status.LastPodEventTime),
 	}
+	if owner := Controller(&in.ObjectMeta); owner.Kind == keys.KindNodePool {
+		c.PoolUID = owner.UID
+	}
 	withDefaults := apiv1.NodeClaim{Spec: apiv1.NodeClaimSpec{ExpireAfter: in.Spec.ExpireAfter}}
 	withDefaults.Default()
 	c.ExpireAfter = lifetime(withDefaults.Spec.ExpireAfter)
@@ -68,9 +71,9 @@ func claimRequirement(in apiv1.Requirement) (require.Requirement, error) {
 }
 
 // NodeClaim is the object of a claim. Bounds are written as Gt and Lt, which every
-// installed schema knows, wherever they can be. poolUID is the uid of its NodePool,
-// which then owns it; empty means no owner.
-func NodeClaim(c *model.Claim, poolUID string) *apiv1.NodeClaim {
+// installed schema knows, wherever they can be. Its NodePool owns it where the pool's
+// uid is known.
+func NodeClaim(c *model.Claim) *apiv1.NodeClaim {
 	out := &apiv1.NodeClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiv1.GroupVersion.String(), Kind: keys.KindNodeClaim},
 		ObjectMeta: metav1.ObjectMeta{
@@ -106,10 +109,10 @@ func NodeClaim(c *model.Claim, poolUID string) *apiv1.NodeClaim {
 	if c.TerminationGP != nil {
 		out.Spec.TerminationGracePeriod = &metav1.Duration{Duration: *c.TerminationGP}
 	}
-	if c.Pool != "" && poolUID != "" {
+	if c.Pool != "" && c.PoolUID != "" {
 		yes := true
 		out.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: apiv1.GroupVersion.String(), Kind: keys.KindNodePool, Name: c.Pool, UID: types.UID(poolUID), BlockOwnerDeletion: &yes,
+			APIVersion: apiv1.GroupVersion.String(), Kind: keys.KindNodePool, Name: c.Pool, UID: types.UID(c.PoolUID), BlockOwnerDeletion: &yes,
 		}}
 	}
 	return out

@@ -274,7 +274,10 @@ func (r *podReader) spec(l *loader, p place, pod *model.Pod, b []byte) (*specGro
 	if len(b) == 0 || b[0] != '{' {
 		return nil, &fieldProblem{"", "expected an object with containers"}
 	}
-	// The name of the node is the only thing in which pods of one workload differ once they run.
+	b, err := r.withoutNode(pod, b)
+	if err != nil {
+		return nil, err
+	}
 	g, ok := r.groups[string(b)]
 	if !ok {
 		g = &specGroup{spec: &corev1.PodSpec{}, first: pod.ID(), shapes: map[shapeKey]*convert.Shape{}}
@@ -302,6 +305,31 @@ func (r *podReader) spec(l *loader, p place, pod *model.Pod, b []byte) (*specGro
 		return nil, nil
 	}
 	return g, nil
+}
+
+// withoutNode moves the name of the node from the spec to the pod: it is what specs of
+// one workload differ in once its pods run.
+func (r *podReader) withoutNode(pod *model.Pod, b []byte) ([]byte, error) {
+	if !bytes.Contains(b, []byte(`"nodeName"`)) {
+		return b, nil
+	}
+	var at []byte
+	err := members(b, func(key string, v []byte) error {
+		var err error
+		if key == "nodeName" {
+			at = v
+			pod.NodeName, err = fieldText(key, v)
+		}
+		return err
+	})
+	if err != nil || pod.NodeName == "" {
+		return b, err
+	}
+	pod.NodeName = r.intern(pod.NodeName)
+	start := cap(b) - cap(at) // at is a piece of b
+	out := make([]byte, 0, len(b))
+	out = append(append(append(out, b[:start]...), `""`...), b[start+len(at):]...)
+	return out, nil
 }
 
 func (r *podReader) status(b []byte) (*corev1.PodStatus, error) {

@@ -29,6 +29,7 @@ type Requirement struct {
 	Complement bool     // Values are the ones excluded
 	Values     []string // sorted, unique; never modified in place
 	Min, Max   *int64   // inclusive integer bounds, only with Complement
+	Present    bool     // the label must be there, although Values alone would admit its absence (NotIn and Exists together)
 	MinValues  int      // flexibility floor, 0 = none
 }
 
@@ -124,7 +125,7 @@ func (r Requirement) inBounds(value string) bool {
 // true for NotIn and DoesNotExist, false for everything that asks for a value.
 func (r Requirement) AllowsAbsent() bool {
 	if r.Complement {
-		return len(r.Values) > 0 && r.Min == nil && r.Max == nil
+		return len(r.Values) > 0 && r.Min == nil && r.Max == nil && !r.Present
 	}
 	return len(r.Values) == 0
 }
@@ -167,6 +168,7 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 		if len(out.Values) == 0 {
 			out.Values = nil
 		}
+		out.Present = out.AllowsAbsent() && !(r.AllowsAbsent() && o.AllowsAbsent())
 		return out
 	}
 	finite, other := r, o
@@ -206,7 +208,7 @@ func (r Requirement) Overlaps(o Requirement) bool {
 func (r Requirement) Equal(o Requirement) bool {
 	same := func(a, b *int64) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 	return r.Key == o.Key && r.Complement == o.Complement && slices.Equal(r.Values, o.Values) &&
-		same(r.Min, o.Min) && same(r.Max, o.Max) && r.MinValues == o.MinValues
+		same(r.Min, o.Min) && same(r.Max, o.Max) && r.Present == o.Present && r.MinValues == o.MinValues
 }
 
 // Term is one requirement in the form of a manifest.
@@ -242,6 +244,9 @@ func (r Requirement) Terms() []Term {
 	}
 	if len(r.Values) > 0 || len(out) == 0 {
 		out = append(out, Term{r.Key, r.Operator(), r.Values, mv})
+	}
+	if r.Present {
+		out = append(out, Term{r.Key, Exists, nil, mv})
 	}
 	return out
 }

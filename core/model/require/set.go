@@ -93,7 +93,7 @@ func (s Set) Terms() []Term {
 func (s Set) Key() string {
 	var b strings.Builder
 	for _, r := range s.reqs {
-		fmt.Fprintf(&b, "%q %t %q", r.Key, r.Complement, r.Values)
+		fmt.Fprintf(&b, "%q %t %t %q", r.Key, r.Complement, r.Present, r.Values)
 		if r.Min != nil {
 			fmt.Fprintf(&b, ">%d", *r.Min)
 		}
