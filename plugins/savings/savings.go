@@ -1,15 +1,3 @@
-// Package savings is the default strategy for giving machines back: money saved
-// against pods moved.
-//
-// A move's score is the money it saves in an hour divided by what its disruption is
-// held to cost: an amount for each evicted pod, and a tenth of that for the move
-// itself. A move under the floor is refused, so that pods do not move for cents;
-// with a floor of 0 nothing that saves money is refused. Moves for reasons that are
-// not about money (Drifted, Expired, Unhealthy) are always accepted.
-//
-// What comes in are moves that the host enumerated and found legal; what goes out
-// is a verdict and a score for each. It sees no pods, only their number and the sum
-// of their deletion costs.
 package savings
 
 import (

@@ -1,0 +1,53 @@
+package builtin
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-project/weir/plugins/sdk"
+	"github.com/weir-project/weir/plugins/sdk/sdktest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sdktest.Run(t, func() sdk.Strategy {
+				s, err := New(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := s.Describe(); d.Name != name {
+					t.Errorf("registered as %q, calls itself %q", name, d.Name)
+				}
+				return s
+			})
+		})
+	}
+}
+
+// TestConformanceOfProcesses runs the kit on the executable, one process per strategy.
+func TestConformanceOfProcesses(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "weir-strategy")
+	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/weir-strategy").CombinedOutput(); err != nil {
+		t.Fatalf("building cmd/weir-strategy: %v\n%s", err, out)
+	}
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) { sdktest.RunProcess(t, path, name) })
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{{nil, 2, "usage"}, {[]string{"cheapest"}, 2, "want one of cost-optimal, first-fit, savings"}, {[]string{"savings"}, 1, "not meant to be executed directly"}} {
+		out, err := exec.Command(path, c.args...).CombinedOutput()
+		exit, ok := err.(*exec.ExitError)
+		if !ok || exit.ExitCode() != c.status || !strings.Contains(string(out), c.want) {
+			t.Errorf("weir-strategy %q by hand: %v, %s; want status %d and %q", c.args, err, out, c.status, c.want)
+		}
+	}
+}
