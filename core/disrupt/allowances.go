@@ -71,7 +71,7 @@ func (a *allowances) finish(done map[*model.Pool]int) {
 
 // withinBudget takes out the candidates that no wave could ever take, so that they
 // count as destinations: neither now, nor once what is on its way out is gone.
-func withinBudget(w *model.World, opts Options, cands []*Candidate, stays map[*model.Node]*model.Blocked) []*Candidate {
+func withinBudget(w *model.World, opts Options, cands []*Candidate, stays verdicts) []*Candidate {
 	now := newAllowances(w, opts)
 	later := now.clone()
 	later.finish(nil)

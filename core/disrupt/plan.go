@@ -2,6 +2,9 @@ package disrupt
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -17,48 +20,29 @@ const maxRounds = 8
 
 // Plan says which nodes to give back and where their pods go.
 //
-// The end state is planned first: nodes are tried in the order of their savings
-// ratio (price for each unit of eviction cost), empty ones before drifted before
-// under-used ones, and each that goes has all its pods, and those the plan had put
-// on it, placed on nodes that stay. So no pod moves twice, and any subset of the
-// commands, in any order, is feasible. Then the commands are laid out in waves
-// within the budgets.
+// The end state is planned first: nodes are tried one by one, empty ones before
+// drifted before under-used ones, and each that goes has all its pods, and those
+// the plan had put on it, placed on nodes that stay. So no pod moves twice, and any
+// subset of the commands, in any order, is feasible. In which order under-used
+// nodes are tried decides what is left in the end, so several are gone through and
+// the cheapest end state is taken. Then the commands are laid out in waves within
+// the budgets, best savings ratio (price for each unit of eviction cost) first.
 //
 // Each node is a command of its own, save for empty ones, which go together: it is
 // the smallest unit that a strategy can refuse and that can fail alone.
 func Plan(w *model.World, _ *model.Prices, score Score, opts Options) *model.Plan {
-	plan := &model.Plan{Kind: model.PlanDisrupt, Made: w.Now}
-	plan.Warnings = warnings(w)
+	plan := &model.Plan{Kind: model.PlanDisrupt, Made: w.Now, Warnings: warnings(w)}
 	expired := expiredNodes(w, opts)
 	cands, blocked := Candidates(w, opts)
 	if len(expired) > 0 {
 		cands, blocked = withoutExpired(expired, cands, blocked)
 	}
-	stays := map[*model.Node]*model.Blocked{}
+	stays := verdicts{}
 	cands = withinBudget(w, opts, cands, stays)
-	allowance := newAllowances(w, opts)
 
-	var p *planner
-	for range maxRounds {
-		p = newPlanner(w, opts, cands, expired)
-		p.evacuate(expired)
-		p.greedy(stays, allowance.clone())
-		refused := p.ask(score)
-		if len(refused) == 0 {
-			break
-		}
-		cands = keep(cands, refused, stays)
-		p = nil
-	}
-	if p == nil { // still refusing: what was agreed to in the last round would need another check
-		p = newPlanner(w, opts, nil, expired)
-		p.evacuate(expired)
-		for _, c := range cands {
-			stays[c.Node] = no(BlockedStrategy, "the strategy refused other commands %d times over; this one is looked at in the next plan", maxRounds)
-		}
-	}
-	plan.Commands = append(p.forced, p.waves(stays, allowance)...)
-	for node, b := range stays {
+	p := settled(w, opts, cands, expired, score, stays)
+	plan.Commands = append(p.forced, p.waves(newAllowances(w, opts))...)
+	for node, b := range p.stays {
 		b.Node = node.ID()
 		blocked = append(blocked, *b)
 	}
@@ -68,6 +52,99 @@ func Plan(w *model.World, _ *model.Prices, score Score, opts Options) *model.Pla
 		plan.LowerBoundUSDPerHour = engine.Bound(w, running(w))
 	}
 	return plan
+}
+
+// verdicts say why candidates stay after all.
+type verdicts map[*model.Node]*model.Blocked
+
+// settled plans until the strategy agrees to all of it. stays holds why nodes stay
+// that are no candidates any more.
+func settled(w *model.World, opts Options, cands []*Candidate, expired []*model.Node, score Score, stays verdicts) *planner {
+	orders := rankings(w, cands)
+	for range maxRounds {
+		var best *planner
+		var by ranking
+		for _, r := range orders {
+			p := newPlanner(w, opts, cands, expired, stays, r)
+			p.evacuate(expired)
+			p.greedy()
+			if best == nil || p.better(best) {
+				best, by = p, r
+			}
+		}
+		refused := best.ask(score)
+		if len(refused) == 0 {
+			return best
+		}
+		orders = []ranking{by}
+		cands = keep(cands, refused, stays)
+	}
+	// still refusing: what was agreed to in the last round would need another check
+	p := newPlanner(w, opts, nil, expired, stays, bySavings)
+	p.evacuate(expired)
+	for _, c := range cands {
+		p.stays[c.Node] = no(BlockedStrategy, "the strategy refused other commands %d times over; this one is looked at in the next plan", maxRounds)
+	}
+	return p
+}
+
+// better says whether the end state is cheaper than another one, or as cheap with
+// fewer pods moved.
+func (p *planner) better(o *planner) bool {
+	a, b := p.saved(), o.saved()
+	if math.Abs(a-b) > 1e-9 {
+		return a > b
+	}
+	return p.evictions() < o.evictions()
+}
+
+func (p *planner) saved() float64 {
+	sum := 0.0
+	for _, g := range p.going {
+		if g.cand.Node.PriceKnown {
+			sum += g.cand.Node.USDPerHour
+		}
+	}
+	return sum
+}
+
+func (p *planner) evictions() int {
+	n := 0
+	for _, g := range p.going {
+		n += len(g.pods)
+	}
+	return n
+}
+
+// ranking orders candidates: the higher, the sooner a node is tried.
+type ranking func(*Candidate) float64
+
+func bySavings(c *Candidate) float64 { return c.Ratio }
+
+// rankings are the orders that are gone through: by savings ratio, and by price for
+// what a machine can hold, with CPU and memory weighed in several ways, because
+// which of them is scarce decides which machines are worth their price.
+func rankings(w *model.World, cands []*Candidate) []ranking {
+	out := []ranking{bySavings}
+	var cpu, memory float64
+	for _, c := range cands {
+		cpu += float64(c.Node.Allocatable.Base[resource.CPU])
+		memory += float64(c.Node.Allocatable.Base[resource.Memory])
+	}
+	if cpu <= 0 || memory <= 0 {
+		return out
+	}
+	for _, share := range []float64{0.25, 0.5, 0.75} {
+		out = append(out, func(c *Candidate) float64 {
+			v := c.Node.Allocatable.Base
+			worth := share*float64(v[resource.CPU])/cpu + (1-share)*float64(v[resource.Memory])/memory
+			if worth <= 0 {
+				return c.Node.USDPerHour
+			}
+			return c.Node.USDPerHour / worth
+		})
+	}
+	return out
 }
 
 // running is the pods for which nodes of ours are kept.
@@ -87,7 +164,7 @@ func running(w *model.World) []*model.Pod {
 }
 
 // keep takes refused candidates out and notes why they stay.
-func keep(cands []*Candidate, refused, stays map[*model.Node]*model.Blocked) []*Candidate {
+func keep(cands []*Candidate, refused, stays verdicts) []*Candidate {
 	var left []*Candidate
 	for _, c := range cands {
 		if b := refused[c.Node]; b != nil {
@@ -107,6 +184,7 @@ type planner struct {
 	rooms  *rooms
 	going  []*going
 	gone   map[*model.Node]bool // those of going
+	stays  verdicts
 	forced []model.Command
 }
 
@@ -120,12 +198,13 @@ type going struct {
 
 // newPlanner opens the rooms in keep order, those that stay anyway first, then the
 // ones that are least worth removing, and settles the pods that wait.
-func newPlanner(w *model.World, opts Options, cands []*Candidate, expired []*model.Node) *planner {
-	p := &planner{w: w, opts: opts, cands: cands, gone: map[*model.Node]bool{}}
+func newPlanner(w *model.World, opts Options, cands []*Candidate, expired []*model.Node, stays verdicts, by ranking) *planner {
+	p := &planner{w: w, opts: opts, cands: slices.Clone(cands), gone: map[*model.Node]bool{}, stays: maps.Clone(stays)}
 	rank := make(map[*model.Node]float64, len(cands))
 	for _, c := range cands {
-		rank[c.Node] = c.Ratio + 1e-9 // behind every node that stays anyway
+		rank[c.Node] = by(c) + 1e-9 // behind every node that stays anyway
 	}
+	sort.SliceStable(p.cands, func(i, j int) bool { return rank[p.cands[i].Node] > rank[p.cands[j].Node] })
 	leaving := map[*model.Node]bool{}
 	for _, n := range expired {
 		leaving[n] = true
@@ -230,33 +309,25 @@ func largestFirst(list []*tenant) {
 	sort.SliceStable(list, func(i, j int) bool { return size(list[i].pod.Requests) > size(list[j].pod.Requests) })
 }
 
-// greedy decides who goes. Where only this instant counts, a node that the budgets
-// would not let go stays a destination; in waves the budgets come afterwards.
-func (p *planner) greedy(stays map[*model.Node]*model.Blocked, allow *allowances) {
+// greedy decides who goes, as if there were no budgets: those only say when.
+func (p *planner) greedy() {
 	for _, want := range []model.DisruptionReason{model.Empty, model.Drifted, model.Underutilized} {
 		for _, c := range p.inOrder(want) {
 			if p.gone[c.Node] {
 				continue
 			}
-			if !p.opts.Waves {
-				if a := allow.left(c.Pool, want); a.Nodes <= 0 {
-					stays[c.Node] = budgetBlock(want, a)
-					continue
-				}
-			}
 			g, b := p.remove(c, want)
 			if b != nil {
-				stays[c.Node] = b
+				p.stays[c.Node] = b
 				continue
 			}
-			delete(stays, c.Node)
-			allow.use(c.Pool, 1)
+			delete(p.stays, c.Node)
 			p.going, p.gone[c.Node] = append(p.going, g), true
 		}
 	}
 }
 
-// inOrder is the candidates that may go for a reason, best ratio first; drifted
+// inOrder is the candidates that may go for a reason, in the round's order; drifted
 // ones without pods and with the oldest drift come first.
 func (p *planner) inOrder(want model.DisruptionReason) []*Candidate {
 	var out []*Candidate
@@ -340,17 +411,17 @@ func (p *planner) needsNode(c *Candidate, t *tenant) *model.Blocked {
 		what = "waiting pod " + t.pod.ID() + ", which is expected here,"
 	}
 	if legal == 0 {
-		return no(BlockedReplacement, "%s may not run on any other node that can take it (labels, taints, or too young); removing this one needs a replacement, and none is planned here", what)
+		return no(BlockedReplacement, "%s may run on no other node that stays (labels, taints, or pods came or went there too recently); removing this one needs a replacement, and none is planned here", what)
 	}
-	return no(BlockedReplacement, "%s asks for %s and fits on none of the %d other nodes it may run on (the freest has %s); removing this one needs a replacement, and none is planned here",
+	return no(BlockedReplacement, "%s asks for %s and fits on none of the %d other nodes that stay and where it may run (the freest has %s); removing this one needs a replacement, and none is planned here",
 		what, t.pod.Requests, legal, room)
 }
 
 // ask has the strategy judge the commands; the answer names the refused nodes.
 // Drift is not a matter of money, and where no price is known there is none to
 // weigh: such commands are scored, but not refused.
-func (p *planner) ask(score Score) map[*model.Node]*model.Blocked {
-	refused := map[*model.Node]*model.Blocked{}
+func (p *planner) ask(score Score) verdicts {
+	refused := verdicts{}
 	if score == nil || len(p.going) == 0 {
 		return refused
 	}
@@ -406,9 +477,16 @@ func (p *planner) command(g *going) model.Command {
 
 // waves lays the commands out so that each wave is within the budgets that hold
 // once the earlier ones are done; what never gets its turn stays, with the reason.
-func (p *planner) waves(stays map[*model.Node]*model.Blocked, allow *allowances) []model.Command {
+func (p *planner) waves(allow *allowances) []model.Command {
 	var out []model.Command
-	left := p.going
+	left := slices.Clone(p.going)
+	sort.SliceStable(left, func(i, j int) bool {
+		a, b := left[i], left[j]
+		if a.reason != b.reason {
+			return order[a.reason] < order[b.reason]
+		}
+		return a.reason == model.Underutilized && a.cand.Ratio > b.cand.Ratio
+	})
 	for wave := 1; len(left) > 0; wave++ {
 		if wave > 1 && !p.opts.Waves {
 			break
@@ -418,13 +496,13 @@ func (p *planner) waves(stays map[*model.Node]*model.Blocked, allow *allowances)
 		done := map[*model.Pool]int{}
 		for _, g := range left {
 			if a := allow.left(g.cand.Pool, g.reason); a.Nodes <= 0 {
-				stays[g.cand.Node] = budgetBlock(g.reason, a)
+				p.stays[g.cand.Node] = budgetBlock(g.reason, a)
 				over = append(over, g)
 				continue
 			}
 			allow.use(g.cand.Pool, 1)
 			done[g.cand.Pool]++
-			delete(stays, g.cand.Node)
+			delete(p.stays, g.cand.Node)
 			c := p.command(g)
 			c.Wave = wave
 			if g.reason != model.Empty {

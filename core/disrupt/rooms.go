@@ -1,6 +1,7 @@
 package disrupt
 
 import (
+	"math"
 	"strings"
 
 	"github.com/weir-project/weir/core/model"
@@ -107,30 +108,50 @@ func (r *rooms) reopen(i int) {
 	r.set(i, leaf(r.list[i].free))
 }
 
-// find is the first open room where the tenant fits, or -1.
+// looks is how many rooms are compared for a tenant: more find little better.
+const looks = 4
+
+// find is an open room where the tenant fits, or -1: of the first few in keep order
+// the one that it leaves least lopsided, so that CPU and memory run out together.
 func (r *rooms) find(t *tenant) int {
 	need := t.pod.Requests.Base
-	var walk func(at int) int
-	walk = func(at int) int {
+	best, least, left := -1, 2.0, looks
+	var walk func(at int)
+	walk = func(at int) {
 		have := &r.tree[at]
 		for i, x := range need {
 			if x > have[i] || have[i] < 0 {
-				return -1
+				return
 			}
 		}
 		if at >= r.size {
 			i := at - r.size
 			if i < len(r.list) && r.allowed(t, i) && t.pod.Requests.Fits(r.list[i].free) {
-				return i
+				if l := lopsided(r.list[i], need); best < 0 || l < least-1e-12 {
+					best, least = i, l
+				}
+				left--
 			}
-			return -1
+			return
 		}
-		if i := walk(2 * at); i >= 0 {
-			return i
+		walk(2 * at)
+		if left > 0 {
+			walk(2*at + 1)
 		}
-		return walk(2*at + 1)
 	}
-	return walk(1)
+	walk(1)
+	return best
+}
+
+// lopsided is how far apart the free shares of CPU and memory would be, 0 to 1.
+func lopsided(x *room, need [resource.NumBase]int64) float64 {
+	share := func(k int) float64 {
+		if of := x.node.Allocatable.Base[k]; of > 0 {
+			return float64(x.free.Base[k]-need[k]) / float64(of)
+		}
+		return 0
+	}
+	return math.Abs(share(resource.CPU) - share(resource.Memory))
 }
 
 // put moves a tenant into room i; take takes it out again.
