@@ -81,7 +81,7 @@ func (s *step) emptied() bool {
 	for _, n := range s.o.Nodes {
 		ready = ready || n.Ready
 	}
-	if e.InstanceGone && !ready {
+	if e.InstanceGone && (!ready || e.NoDrain) {
 		return true // nothing runs there any more
 	}
 	for _, n := range s.o.Nodes {

@@ -26,6 +26,7 @@ type Mirror struct {
 
 	pods       map[string]*model.Pod            // by namespace/name
 	podsOn     map[string]map[string]*model.Pod // by node name, then namespace/name; also of nodes that do not exist
+	owned      map[string]map[string]*model.Pod // by owner uid, then namespace/name
 	waiting    map[string]*model.Pod            // by namespace/name
 	waitSince  map[string]time.Time             // by pod uid
 	newWaiting int                              // how many uids have started to wait so far
@@ -72,6 +73,7 @@ type classOffers struct {
 type snapshotCache struct {
 	keys       []string
 	nodes      []*model.Node
+	waiting    []*model.Pod
 	pools      []*model.Pool
 	classes    map[string]*model.NodeClass
 	daemonSets []*model.DaemonSet
@@ -84,7 +86,7 @@ type snapshotCache struct {
 func New(o Options) *Mirror {
 	return &Mirror{
 		settings: o.Settings,
-		pods:     map[string]*model.Pod{}, podsOn: map[string]map[string]*model.Pod{},
+		pods:     map[string]*model.Pod{}, podsOn: map[string]map[string]*model.Pod{}, owned: map[string]map[string]*model.Pod{},
 		waiting: map[string]*model.Pod{}, waitSince: map[string]time.Time{},
 		nodes: map[string]*model.Node{}, claims: map[string]*model.Claim{}, assumed: map[string]*assumption{},
 		claimOf: map[string]string{}, nodesOf: map[string][]string{}, podEvent: map[string]time.Time{},

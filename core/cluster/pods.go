@@ -28,6 +28,14 @@ func (m *Mirror) upsertPod(p *model.Pod, now time.Time) {
 		old = nil
 	}
 	m.pods[id] = p
+	if p.Owner.UID != "" {
+		siblings := m.owned[p.Owner.UID]
+		if siblings == nil {
+			siblings = map[string]*model.Pod{}
+			m.owned[p.Owner.UID] = siblings
+		}
+		siblings[id] = p
+	}
 	if old != nil && old.NodeName != p.NodeName {
 		m.unbind(old)
 	}
@@ -45,15 +53,15 @@ func (m *Mirror) upsertPod(p *model.Pod, now time.Time) {
 	}
 	switch waits := Waits(p); {
 	case waits && m.waiting[id] == nil:
-		m.waiting[id] = p
+		m.waiting[id], m.cache.waiting = p, nil
 		if _, known := m.waitSince[p.UID]; !known {
 			m.waitSince[p.UID] = now
 			m.newWaiting++
 		}
 	case waits:
-		m.waiting[id] = p
+		m.waiting[id], m.cache.waiting = p, nil
 	default:
-		delete(m.waiting, id)
+		m.stopWaiting(id)
 		if p.NodeName != "" || !p.Active() {
 			delete(m.waitSince, p.UID)
 		}
@@ -78,9 +86,22 @@ func (m *Mirror) deletePod(id string, now time.Time) {
 		m.podEvent[p.NodeName] = now
 	}
 	m.unbind(p)
+	if siblings := m.owned[p.Owner.UID]; siblings != nil {
+		delete(siblings, id)
+		if len(siblings) == 0 {
+			delete(m.owned, p.Owner.UID)
+		}
+	}
 	delete(m.pods, id)
-	delete(m.waiting, id)
+	m.stopWaiting(id)
 	delete(m.waitSince, p.UID)
+}
+
+func (m *Mirror) stopWaiting(id string) {
+	if m.waiting[id] != nil {
+		delete(m.waiting, id)
+		m.cache.waiting = nil
+	}
 }
 
 func (m *Mirror) unbind(p *model.Pod) {
@@ -110,3 +131,20 @@ func (m *Mirror) WaitingSince(uid string) (time.Time, bool) {
 	t, ok := m.waitSince[uid]
 	return t, ok
 }
+
+// OnlyReady says whether the pod is the only ready one of its owner. A pod without
+// an owner has no successor and is none.
+func (m *Mirror) OnlyReady(p *model.Pod) bool {
+	if !p.Ready || p.Owner.UID == "" {
+		return false
+	}
+	for _, o := range m.owned[p.Owner.UID] {
+		if o.UID != p.UID && o.Ready && o.Active() {
+			return false
+		}
+	}
+	return true
+}
+
+// PDBs lists the budgets, sorted by name.
+func (m *Mirror) PDBs() []*model.PDB { return m.pdbList() }

@@ -26,13 +26,21 @@ func (m *Mirror) World(now time.Time) *model.World {
 		Now: now, Settings: m.settings, Nodes: m.cache.nodes,
 		Pools: m.poolList(), NodeClasses: m.classMap(), DaemonSets: m.daemonSetList(), PDBs: m.pdbList(),
 		Offerings: m.offeringLists(now),
-		Pods:      make([]*model.Pod, 0, len(m.waiting)),
+		Pods:      m.waitingList(),
 	}
-	for _, p := range m.waiting {
-		w.Pods = append(w.Pods, p)
-	}
-	sort.Slice(w.Pods, func(i, j int) bool { return podLess(w.Pods[i], w.Pods[j]) })
 	return w
+}
+
+func (m *Mirror) waitingList() []*model.Pod {
+	if m.cache.waiting == nil {
+		list := make([]*model.Pod, 0, len(m.waiting))
+		for _, p := range m.waiting {
+			list = append(list, p)
+		}
+		sort.Slice(list, func(i, j int) bool { return podLess(list[i], list[j]) })
+		m.cache.waiting = list
+	}
+	return m.cache.waiting
 }
 
 // refresh builds the entries that were touched.

@@ -107,6 +107,17 @@ type (
 	ReadNotices struct{ Cluster string }
 	// Write stores items without looking at their versions. No value.
 	Write struct{ Items []ledger.Item }
+	// RecordNotice stores a notice, the earliest deadline winning. Value: the ledger.Notice as stored.
+	RecordNotice struct {
+		Cluster string
+		Notice  model.Notice
+	}
+	// AdvanceNotice writes what was done about a notice. No value.
+	AdvanceNotice struct {
+		Cluster, Instance string
+		NoticeKind        model.NoticeKind
+		State, Action     string
+	}
 	// AddShortages counts shortages of offerings, by read and conditional write. Value: map[string]ledger.OfferingHealth by key.
 	AddShortages struct {
 		Account, Region string
@@ -119,6 +130,7 @@ type Shortage struct {
 	Offering     string // type/zone/capacity type
 	Message      string
 	Interruption bool // reported by a spot interruption, not by a launch
+	Bought       bool // the opposite: it was bought, so that it is not short any more
 }
 
 // Recovered is the value of Recover.
@@ -143,8 +155,10 @@ type Swept struct {
 
 // Plan asks a planner. Value: Planned.
 type Plan struct {
-	For   model.PlanKind
-	World *model.World
+	For     model.PlanKind
+	World   *model.World
+	Disrupt DisruptOptions // of a disruption plan
+	Confirm string         // id of the plan that this one is to confirm, or empty
 }
 
 // Planned is the value of Plan.
@@ -173,6 +187,8 @@ func (FetchOfferings) Kind() string { return "FetchOfferings" }
 func (Recover) Kind() string        { return "Recover" }
 func (Sweep) Kind() string          { return "Sweep" }
 func (ReadNotices) Kind() string    { return "ReadNotices" }
+func (RecordNotice) Kind() string   { return "RecordNotice" }
+func (AdvanceNotice) Kind() string  { return "AdvanceNotice" }
 func (Write) Kind() string          { return "Write" }
 func (AddShortages) Kind() string   { return "AddShortages" }
 func (Plan) Kind() string           { return "Plan" }

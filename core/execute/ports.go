@@ -65,7 +65,16 @@ type Planner interface {
 	// Provision plans for the waiting pods of the world.
 	Provision(w *model.World, prices *model.Prices) *model.Plan
 	// Disrupt plans what to give back or replace; score asks the consolidation strategy.
-	Disrupt(w *model.World, prices *model.Prices, score func([]*model.Command) ([]model.MoveScore, error)) (*model.Plan, error)
+	Disrupt(w *model.World, prices *model.Prices, score Scorer, o DisruptOptions) (*model.Plan, error)
+}
+
+// Scorer asks the consolidation strategy about moves, one answer each.
+type Scorer func([]*model.Command) ([]model.MoveScore, error)
+
+// DisruptOptions is what a disruption planner must know beside the world.
+type DisruptOptions struct {
+	Running map[string]bool // nodes of commands under way, by Node.ID
+	Frozen  string          // why nothing voluntary may start, or empty
 }
 
 // Strategy prices offerings and scores moves; it always answers, by a built-in if

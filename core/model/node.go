@@ -31,7 +31,7 @@ const (
 // Claim is a NodeClaim as planning and execution see it.
 type Claim struct {
 	Name, UID, ResourceVersion string
-	Pool                       string // empty: made by hand
+	Pool, PoolUID              string // of the NodePool that owns it; empty: made by hand
 	NodeClass                  NodeClassRef
 	Labels, Annotations        map[string]string
 	Finalizers                 []string

@@ -1,0 +1,329 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weir-project/weir/core/drain"
+	"github.com/weir-project/weir/core/execute"
+	"github.com/weir-project/weir/core/ledger"
+	"github.com/weir-project/weir/core/model"
+)
+
+// notices are what AWS has said about our instances and what is being done about it.
+type notices struct {
+	readAt time.Time
+	open   map[string]*notice // by instance/kind
+}
+
+// notice is one of them.
+type notice struct {
+	model.Notice
+	seen     time.Time
+	recorded bool // the ledger has it
+	marked   bool // its offering is marked short
+	done     bool
+	cordoned time.Time
+}
+
+const (
+	unknownFor  = 10 * time.Minute // instances that nobody knows are looked for that long
+	cordonFor   = 30 * time.Minute // a rebalance cordon ends after that
+	noticeKeeps = 24 * time.Hour
+)
+
+// What is done about a notice.
+const (
+	ActDrain   = "drain"
+	ActReplace = "replace-then-drain"
+	ActCordon  = "cordon"
+	ActRecord  = "record"
+	ActRemove  = "remove"
+	ActIgnore  = "ignore"
+)
+
+// Action says what a notice asks for. rebalance is the pool's choice.
+func Action(n model.Notice, rebalance string) string {
+	switch n.Kind {
+	case model.NoticeSpot, model.NoticeStopped, model.NoticeReservation:
+		return ActDrain
+	case model.NoticeTerminated:
+		return ActRemove
+	case model.NoticeStatus:
+		return ActDrain
+	case model.NoticeScheduled:
+		if n.State == "closed" {
+			return ActIgnore
+		}
+		return ActDrain
+	case model.NoticeRebalance:
+		switch rebalance {
+		case ActCordon, ActReplace:
+			return rebalance
+		}
+		return ActRecord
+	}
+	return ActIgnore
+}
+
+// take opens a notice, or shortens the deadline of one that is open.
+func (c *Controller) take(n model.Notice) *notice {
+	key := n.InstanceID + "/" + string(n.Kind)
+	old := c.notices.open[key]
+	if old == nil {
+		old = &notice{Notice: n, seen: c.now}
+		c.notices.open[key] = old
+		return old
+	}
+	sooner := n.Deadline != nil && (old.Deadline == nil || n.Deadline.Before(*old.Deadline))
+	update := n.EventARN != "" && n.EventARN == old.EventARN && n.Time.After(old.Time)
+	if sooner || update {
+		seen, marked := old.seen, old.marked
+		*old = notice{Notice: n, seen: seen, marked: marked}
+	}
+	return old
+}
+
+// readNotices takes in what the Lambda has stored.
+func (c *Controller) readNotices(stored []ledger.Notice) {
+	for _, s := range stored {
+		if s.State == ledger.NoticeDone {
+			continue
+		}
+		c.take(s.Model()).recorded = true
+	}
+}
+
+// stepNotices goes on with all open notices. It is level-triggered: each step looks
+// what is still missing on claim and node.
+func (c *Controller) stepNotices() {
+	ns := &c.notices
+	if at := ns.readAt.Add(c.set.NoticesEvery); ns.readAt.IsZero() || !c.now.Before(at) {
+		if c.x.Do("notices", execute.ReadNotices{Cluster: c.cfg.Cluster}, c.now) {
+			ns.readAt = c.now
+		}
+		c.wake(c.now.Add(c.set.NoticesEvery))
+	} else {
+		c.wake(at)
+	}
+	for _, key := range slices.Sorted(maps.Keys(ns.open)) {
+		n := ns.open[key]
+		end := n.seen
+		if n.Deadline != nil && n.Deadline.After(end) {
+			end = *n.Deadline
+		}
+		if c.now.Sub(end) > noticeKeeps {
+			delete(ns.open, key)
+			continue
+		}
+		if !n.done {
+			c.stepNotice(n)
+		}
+	}
+}
+
+// pressing says whether an instance is about to be taken: its pods are planned for
+// without waiting for a batch.
+func (ns *notices) pressing() bool {
+	for _, n := range ns.open {
+		if !n.done {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Controller) stepNotice(n *notice) {
+	claim := c.m.ClaimByInstance(n.InstanceID)
+	if !n.recorded && claim != nil {
+		// A notice that this process polled itself must survive it.
+		n.recorded = true
+		c.x.Do("notice/"+n.InstanceID+"/"+string(n.Kind), execute.RecordNotice{Cluster: c.cfg.Cluster, Notice: n.Notice}, c.now)
+	}
+	if claim == nil {
+		if c.now.Sub(n.seen) >= unknownFor {
+			n.done = true // not ours, or gone since
+			return
+		}
+		c.wake(c.now.Add(time.Second))
+		return
+	}
+	rebalance := ""
+	if p := c.m.Pool(claim.Pool); p != nil {
+		rebalance = p.Annotations[model.AnnotationRebalance]
+	}
+	action := Action(n.Notice, rebalance)
+	if n.Kind == model.NoticeSpot && !n.marked {
+		n.marked = true
+		if off := offeringOf(claim); off != "" {
+			c.x.Short([]execute.Shortage{{Offering: off, Message: "spot interruption", Interruption: true}}, c.now)
+		}
+	}
+	switch action {
+	case ActRecord, ActIgnore:
+		c.finish(n, claim, action)
+	case ActCordon:
+		c.cordon(n, claim)
+	case ActReplace:
+		c.replaceThenDrain(n, claim)
+	default:
+		c.drainFor(n, claim, action)
+	}
+}
+
+func offeringOf(c *model.Claim) string {
+	t, z, ct := c.Labels[model.LabelInstanceType], c.Labels[model.LabelZone], c.Labels[model.LabelCapacityType]
+	if t == "" || z == "" || ct == "" {
+		return ""
+	}
+	return t + "/" + z + "/" + ct
+}
+
+// finish ends a notice; nodes and claims hear what was done.
+func (c *Controller) finish(n *notice, claim *model.Claim, action string) {
+	n.done = true
+	c.x.Event(model.Event{Object: model.ObjectRef{Kind: "NodeClaim", Name: claim.Name, UID: claim.UID}, Warning: true, Reason: reasonOf(n.Kind),
+		Message: fmt.Sprintf("%s: %s%s", n.Kind, action, deadlineText(n.Deadline))}, c.now)
+	c.x.Do("notice/"+n.InstanceID+"/"+string(n.Kind)+"/done", execute.AdvanceNotice{Cluster: c.cfg.Cluster, Instance: n.InstanceID,
+		NoticeKind: n.Kind, State: ledger.NoticeDone, Action: action}, c.now)
+}
+
+func deadlineText(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return ", the instance goes at " + t.UTC().Format(time.RFC3339)
+}
+
+func reasonOf(k model.NoticeKind) string {
+	switch k {
+	case model.NoticeSpot:
+		return "SpotInterrupted"
+	case model.NoticeRebalance:
+		return "SpotRebalanceRecommendation"
+	case model.NoticeScheduled:
+		return "InstanceScheduledChange"
+	case model.NoticeStopped:
+		return "InstanceStopping"
+	case model.NoticeTerminated:
+		return "InstanceTerminated"
+	case model.NoticeReservation:
+		return "CapacityReservationInterrupted"
+	}
+	return "InstanceUnhealthy"
+}
+
+// cordonNode taints the nodes of a claim; true where they are all tainted.
+func (c *Controller) cordonNode(claim *model.Claim) bool {
+	all := true
+	for _, n := range c.m.NodeObjects(claim.ProviderID) {
+		if p := drain.Cordon(n); p != nil && !slices.ContainsFunc(n.Taints, drain.Taint.Same) {
+			all = false
+			c.x.Do("node/"+n.Name, execute.PatchNode{Patch: *p}, c.now)
+		}
+	}
+	return all
+}
+
+// annotate writes the notice's face to the claim; true where it is there.
+func (c *Controller) annotate(n *notice, claim *model.Claim) bool {
+	want := execute.Interruption{Kind: n.Kind, Deadline: n.Deadline, EventID: n.EventID}
+	have, ok := execute.InterruptionOf(claim)
+	if ok && (have.Kind == want.Kind || !rather(want, have)) && sameTime(have.Deadline, want.Deadline) || ok && !rather(want, have) {
+		return true
+	}
+	text, err := json.Marshal(want)
+	if err != nil {
+		panic(fmt.Sprintf("interruption: %v", err)) // our own type always marshals
+	}
+	annotations := map[string]string{model.AnnotationInterruption: string(text)}
+	if n.Kind == model.NoticeStatus && claim.Annotations[model.AnnotationTerminationTimestamp] == "" {
+		// A broken machine cannot co-operate: no budget and no volume is waited for.
+		annotations[model.AnnotationTerminationTimestamp] = c.now.UTC().Format(time.RFC3339)
+	}
+	c.x.Do("claim/"+claim.Name, execute.PatchClaim{Patch: model.ClaimPatch{Name: claim.Name, UID: claim.UID, Annotations: annotations}}, c.now)
+	c.wake(c.now.Add(time.Second))
+	return false
+}
+
+// rather says whether a notice replaces what the claim says: the earliest deadline
+// wins, a notice with one over a notice without, and the end of the instance over all.
+func rather(a, b execute.Interruption) bool {
+	switch {
+	case a.Kind == model.NoticeTerminated:
+		return b.Kind != model.NoticeTerminated
+	case b.Kind == model.NoticeTerminated, a.Deadline == nil:
+		return false
+	case b.Deadline == nil:
+		return true
+	}
+	return a.Deadline.Before(*b.Deadline)
+}
+
+func sameTime(a, b *time.Time) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Equal(*b)
+}
+
+// drainFor cordons, writes the face and deletes the claim; the executor drains by
+// the deadline and the pods get their new places at once.
+func (c *Controller) drainFor(n *notice, claim *model.Claim, action string) {
+	c.cordonNode(claim)
+	if !c.annotate(n, claim) {
+		return
+	}
+	if claim.Deleting == nil {
+		c.x.Do("claim/"+claim.Name+"/delete", execute.DeleteClaim{Name: claim.Name, UID: claim.UID, Reason: "interrupted_" + string(n.Kind)}, c.now)
+		c.wake(c.now.Add(time.Second))
+		return
+	}
+	c.finish(n, claim, action)
+}
+
+// cordon keeps new pods off a node for half an hour.
+func (c *Controller) cordon(n *notice, claim *model.Claim) {
+	if n.cordoned.IsZero() {
+		n.cordoned = c.now
+	}
+	end := n.cordoned.Add(cordonFor)
+	if c.now.Before(end) {
+		c.cordonNode(claim)
+		c.annotate(n, claim)
+		c.wake(end)
+		return
+	}
+	c.unmark(claim)
+	c.finish(n, claim, ActCordon)
+}
+
+// unmark takes the face off again; the executor then takes the stray cordon away.
+func (c *Controller) unmark(claim *model.Claim) {
+	c.x.Do("claim/"+claim.Name, execute.PatchClaim{Patch: model.ClaimPatch{Name: claim.Name, UID: claim.UID,
+		Annotations: map[string]string{model.AnnotationInterruption: ""}}}, c.now)
+}
+
+// replaceThenDrain cordons, lets the pods' new machines come up, and drains then.
+func (c *Controller) replaceThenDrain(n *notice, claim *model.Claim) {
+	if n.cordoned.IsZero() {
+		n.cordoned = c.now
+	}
+	tainted := c.cordonNode(claim)
+	annotated := c.annotate(n, claim)
+	late := c.now.Sub(n.cordoned) >= execute.ReplaceWithin
+	planned := c.batch.planned.After(n.cordoned) && !c.batch.planning
+	if !late && (!tainted || !annotated || !planned || c.x.ComingUp()) {
+		c.wake(c.now.Add(time.Second))
+		return
+	}
+	if claim.Deleting == nil {
+		c.x.Do("claim/"+claim.Name+"/delete", execute.DeleteClaim{Name: claim.Name, UID: claim.UID, Reason: "interrupted_" + string(n.Kind)}, c.now)
+		c.wake(c.now.Add(time.Second))
+		return
+	}
+	c.finish(n, claim, ActReplace)
+}

@@ -1,0 +1,531 @@
+package execute
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weir-project/weir/core/claim"
+	"github.com/weir-project/weir/core/cloud"
+	"github.com/weir-project/weir/core/drain"
+	"github.com/weir-project/weir/core/ledger"
+	"github.com/weir-project/weir/core/model"
+)
+
+// track is what the executor remembers of a claim that has an object.
+type track struct {
+	name, uid string
+	at        time.Time // look again then; zero = only when something changes
+	phase     claim.Phase
+	ending    claim.Ending
+	drains    map[string]*drain.State // by node name
+	reason    string                  // why it ends
+	strayed   time.Time               // since when its node carries a cordon that nobody of us wants
+
+	awaitsLedger bool
+}
+
+func (t *track) due(at time.Time) {
+	if t.at.IsZero() || at.Before(t.at) {
+		t.at = at
+	}
+}
+
+func (x *Executor) trackOf(name string) *track {
+	t := x.tracks[name]
+	if t == nil {
+		t = &track{name: name}
+		x.tracks[name] = t
+	}
+	return t
+}
+
+// recheck looks at a claim again after a while, although nothing was seen to change.
+func (x *Executor) recheck(name string, in time.Duration) {
+	if t := x.tracks[name]; t != nil {
+		t.due(x.now.Add(in))
+	}
+}
+
+func (x *Executor) recheckNode(name string) {
+	if n := x.m.NodeObject(name); n != nil && n.ProviderID != "" {
+		if c := x.m.ClaimByProviderID(n.ProviderID); c != nil {
+			x.recheck(c.Name, Recheck)
+		}
+	}
+}
+
+// stepClaims looks at the claims that changed or whose time has come.
+func (x *Executor) stepClaims() {
+	for _, name := range x.m.TakeTouched() {
+		if x.m.Seen(name) {
+			x.trackOf(name).due(x.now)
+		} else if t := x.tracks[name]; t != nil {
+			x.goneClaim(t)
+		}
+	}
+	var due []string
+	for name, t := range x.tracks {
+		switch {
+		case t.at.IsZero():
+		case t.at.After(x.now):
+			x.wake(t.at)
+		default:
+			due = append(due, name)
+		}
+	}
+	slices.Sort(due)
+	for _, name := range due {
+		t := x.tracks[name]
+		t.at = time.Time{}
+		x.look(t)
+		if !t.at.IsZero() {
+			x.wake(t.at)
+		}
+	}
+}
+
+// goneClaim ends the memory of a claim whose object has vanished.
+func (x *Executor) goneClaim(t *track) {
+	delete(x.tracks, t.name)
+	for id, name := range x.describe {
+		if name == t.name {
+			delete(x.describe, id)
+		}
+	}
+	if t.uid == "" || t.phase == "" {
+		return
+	}
+	st := x.stateOf(t, nil, claim.Gone)
+	x.remember(ledger.ClaimKey(x.cfg.Cluster, t.uid), st, ledger.Meta{Instance: st.InstanceID, Expires: x.now.Add(ledger.ClaimTTL)})
+	x.reclaim[t.uid] = st
+}
+
+// look takes the next steps of one claim.
+func (x *Executor) look(t *track) {
+	c := x.m.Claim(t.name)
+	if c == nil || !x.m.Seen(t.name) || !ourKind(c) {
+		return
+	}
+	if t.uid != c.UID {
+		*t = track{name: t.name, uid: c.UID}
+	}
+	if c.ProviderID == "" && c.Deleting == nil && x.launchOf[t.name] == nil {
+		x.launchSpec(c)
+		x.wake(x.now)
+	}
+	nodes := []*model.Node(nil)
+	if c.ProviderID != "" {
+		nodes = x.m.NodeObjects(c.ProviderID)
+	}
+	o := claim.Observed{Claim: c, Nodes: nodes, Pool: x.m.Pool(c.Pool), Ending: t.ending}
+	o.Ending.LaunchOpen = x.launchOpen(t.name)
+	o.Ending.Detached = true // VolumeAttachments are not mirrored yet: nothing is known to wait for
+	if i, ok := InterruptionOf(c); ok && i.Kind == model.NoticeTerminated {
+		o.Ending.InstanceGone, o.Ending.NoDrain = true, true
+	}
+	for _, n := range nodes {
+		if at := x.m.PodEvent(n.Name); at.After(o.PodEvent) {
+			o.PodEvent = at
+		}
+	}
+	if at, ok, err := claim.Deadline(c); err == nil && ok {
+		o.Ending.Expired = x.now.After(at)
+	}
+	r := claim.Step(o, x.now)
+	if c.Deleting == nil {
+		x.uncordon(t, c, nodes, &r)
+		x.migrateHash(c, o.Pool, &r)
+	}
+	x.apply(t, c, nodes, r)
+}
+
+func (x *Executor) launchOpen(name string) bool {
+	l := x.launchOf[name]
+	if l == nil {
+		return false
+	}
+	for _, c := range l.claims {
+		if c.claim.Name == name {
+			return c.dropped == "" && !c.patched
+		}
+	}
+	return false
+}
+
+// apply turns a step of a claim into effects.
+func (x *Executor) apply(t *track, c *model.Claim, nodes []*model.Node, r claim.Result) {
+	if !r.Next.IsZero() {
+		t.due(r.Next)
+	}
+	for _, ev := range r.Events {
+		x.event(ev)
+	}
+	x.phase(t, c, nodes, r.Phase)
+	if r.Claim != nil && !x.do("claim/"+c.Name, PatchClaim{Patch: *r.Claim}) {
+		x.retryAt(t, "claim/"+c.Name)
+	}
+	if r.Node != nil && !x.do("node/"+r.Node.Name, PatchNode{Patch: *r.Node}) {
+		x.retryAt(t, "node/"+r.Node.Name)
+	}
+	for _, n := range r.DeleteNodes {
+		x.do("node/"+n.Name+"/delete", DeleteNode{Name: n.Name, UID: n.UID})
+		t.due(x.now.Add(Recheck))
+	}
+	if r.Delete != "" {
+		x.claimEvent(c, false, "DisruptionTerminating", "Disrupting NodeClaim: %s", r.Delete)
+		t.reason = r.Delete
+		x.deleteClaim(c.Name, c.UID, r.Delete)
+		t.due(x.now.Add(Recheck))
+	}
+	if r.Drain {
+		x.drain(t, c, nodes)
+	}
+	if r.Terminate {
+		x.terminate(t, c)
+	}
+	if r.Poll {
+		x.describe[model.InstanceID(c.ProviderID)] = c.Name
+	}
+}
+
+// retryAt looks again when an effect that could not be emitted may be tried.
+func (x *Executor) retryAt(t *track, key string) {
+	if r, ok := x.retry[key]; ok {
+		t.due(r.at)
+	}
+}
+
+func (x *Executor) deleteClaim(name, uid, reason string) {
+	if x.do("claim/"+name+"/delete", DeleteClaim{Name: name, UID: uid, Reason: reason}) {
+		x.Counters.Disrupted[reason]++
+	}
+}
+
+// phase writes a change of phase to the ledger.
+func (x *Executor) phase(t *track, c *model.Claim, nodes []*model.Node, p claim.Phase) {
+	if p == t.phase || p == "" {
+		return
+	}
+	first := t.phase == ""
+	t.phase = p
+	if first {
+		if old, ok := x.reclaim[c.UID]; ok && old.State == string(p) {
+			return // written by the leader before
+		}
+	}
+	if p == claim.Planned || p == claim.Gone {
+		return // the launch record, and the object's end, say so
+	}
+	st := x.stateOf(t, c, p)
+	x.remember(ledger.ClaimKey(x.cfg.Cluster, c.UID), st, ledger.Meta{Instance: st.InstanceID})
+	x.reclaim[c.UID] = st
+	if p == claim.Registered && len(nodes) == 1 {
+		x.remember(ledger.InstanceKey(x.cfg.Account, x.cfg.Region, st.InstanceID), x.owner(c, nodes[0].Name, st.Offering), ledger.Meta{Instance: st.InstanceID})
+	}
+}
+
+func (x *Executor) stateOf(t *track, c *model.Claim, p claim.Phase) ledger.ClaimState {
+	st := x.reclaim[t.uid]
+	st.Name, st.UID, st.State, st.Updated = t.name, t.uid, string(p), x.now
+	if t.reason != "" {
+		st.Reason = t.reason
+	}
+	if c == nil {
+		return st
+	}
+	st.Pool = c.Pool
+	if c.ProviderID != "" {
+		st.InstanceID = model.InstanceID(c.ProviderID)
+	}
+	if c.NodeName != "" {
+		st.NodeName = c.NodeName
+	}
+	if st.Offering == "" && c.Labels[model.LabelInstanceType] != "" {
+		st.Offering = c.Labels[model.LabelInstanceType] + "/" + c.Labels[model.LabelZone] + "/" + c.Labels[model.LabelCapacityType]
+	}
+	if off := x.m.Offering(c.NodeClass.Name, st.Offering); off != nil && st.USDPerHour == 0 {
+		st.USDPerHour = off.USDPerHour
+	}
+	return st
+}
+
+// strayAfter is how long a cordon that nobody of us wants stays: the Lambda sets it
+// first and says why a moment later.
+const strayAfter = 30 * time.Second
+
+// uncordon takes a cordon away that a leader left behind when it died: one on a node
+// whose claim is neither being deleted nor about to be interrupted.
+func (x *Executor) uncordon(t *track, c *model.Claim, nodes []*model.Node, r *claim.Result) {
+	stray := false
+	for _, n := range nodes {
+		stray = stray || slices.ContainsFunc(n.Taints, drain.Taint.Same)
+	}
+	if !stray || c.Annotations[model.AnnotationInterruption] != "" || x.commanded(c.Name) || r.Delete != "" {
+		t.strayed = time.Time{}
+		return
+	}
+	if t.strayed.IsZero() {
+		t.strayed = x.now
+	}
+	if at := t.strayed.Add(strayAfter); x.now.Before(at) || x.LedgerDown {
+		t.due(later(at, x.now.Add(Recheck)))
+		return
+	}
+	for _, n := range nodes {
+		p := NodePatch{Name: n.Name, UID: n.UID, RemoveTaints: []model.Taint{drain.Taint}}
+		if n.Labels[model.LabelExcludeLB] == drain.LBValue {
+			p.Labels = map[string]string{model.LabelExcludeLB: ""}
+		}
+		x.do("node/"+n.Name, PatchNode{Patch: p})
+	}
+	if c.Condition(model.CondDisruptionReason).Status == "True" {
+		patch := model.ClaimPatch{Name: c.Name, UID: c.UID}
+		if r.Claim != nil {
+			patch = *r.Claim
+		}
+		patch.RemoveConditions = append(patch.RemoveConditions, model.CondDisruptionReason)
+		r.Claim = &patch
+	}
+}
+
+// migrateHash writes the pool's hash to a claim whose hash has another version, so
+// that taking over from another controller rolls nothing.
+func (x *Executor) migrateHash(c *model.Claim, p *model.Pool, r *claim.Result) {
+	if p == nil || p.Hash == "" || c.Annotations[model.AnnotationPoolHashVersion] == p.HashVersion || c.Annotations[model.AnnotationPoolHash] == "" {
+		return
+	}
+	patch := model.ClaimPatch{Name: c.Name, UID: c.UID}
+	if r.Claim != nil {
+		patch = *r.Claim
+	}
+	a := map[string]string{model.AnnotationPoolHashVersion: p.HashVersion}
+	maps.Copy(a, patch.Annotations)
+	if !c.Is(model.CondDrifted) {
+		a[model.AnnotationPoolHash] = p.Hash
+	}
+	patch.Annotations = a
+	r.Claim = &patch
+}
+
+// Interruption is the value of the annotation weir.dev/interruption.
+type Interruption struct {
+	Kind     model.NoticeKind `json:"kind"`
+	Deadline *time.Time       `json:"deadline,omitempty"`
+	EventID  string           `json:"eventId,omitempty"`
+}
+
+// InterruptionOf reads the notice's face on a claim; ok is false where there is none
+// or it cannot be read.
+func InterruptionOf(c *model.Claim) (i Interruption, ok bool) {
+	v := c.Annotations[model.AnnotationInterruption]
+	if v == "" {
+		return i, false
+	}
+	return i, json.Unmarshal([]byte(v), &i) == nil
+}
+
+// drain takes drain steps on the nodes of a claim.
+func (x *Executor) drain(t *track, c *model.Claim, nodes []*model.Node) {
+	if !x.remembered(ledger.ClaimKey(x.cfg.Cluster, c.UID)) {
+		t.awaitsLedger = true // intent before act
+		x.wake(x.now)
+		return
+	}
+	t.awaitsLedger = false
+	if t.drains == nil {
+		t.drains = map[string]*drain.State{}
+	}
+	done := true
+	for _, n := range nodes {
+		s := t.drains[n.Name]
+		if s == nil {
+			s = &drain.State{}
+			t.drains[n.Name] = s
+		}
+		s.Deadline, s.Interruption = nil, nil
+		if at, ok, err := claim.Deadline(c); err == nil && ok {
+			s.Deadline = &at
+		}
+		if i, ok := InterruptionOf(c); ok {
+			s.Interruption = i.Deadline
+			s.Hold = x.holds
+		}
+		r := drain.Step(s, n, x.m.PodsOn(n.Name), x.m.PDBs(), x.now)
+		x.drainStep(t, c, n, r)
+		done = done && r.Done
+		if !n.Ready {
+			x.describe[model.InstanceID(c.ProviderID)] = c.Name // it may be gone already
+		}
+	}
+	if done {
+		t.ending.Drained = true
+		t.due(x.now)
+		x.look(t)
+	}
+}
+
+func (x *Executor) drainStep(t *track, c *model.Claim, n *model.Node, r drain.Result) {
+	if r.Node != nil {
+		x.do("node/"+n.Name, PatchNode{Patch: *r.Node})
+	}
+	for _, p := range r.Evict {
+		x.do("pod/"+p.UID, Evict{Pod: p, Claim: c.Name})
+	}
+	for _, d := range r.Delete {
+		x.do("pod/"+d.Pod.UID, DeletePod{Pod: d.Pod, Grace: d.Grace, Claim: c.Name})
+	}
+	for _, b := range r.Blockers {
+		switch b.Reason {
+		case drain.ReasonPDB, drain.ReasonMultiplePDBs, drain.ReasonFailed, drain.ReasonDoNotDisrupt:
+			x.event(Event{Object: claim.NodeRef(n), Warning: true, Reason: "FailedDraining", Message: b.Message})
+		}
+	}
+	if !r.Next.IsZero() {
+		t.due(r.Next)
+	}
+}
+
+// holds says whether a pod should wait for its successor's machine: it is the only
+// ready one of its workload.
+func (x *Executor) holds(p *model.Pod) bool { return x.m.OnlyReady(p) && x.ComingUp() }
+
+// ComingUp says whether machines are on their way that pods may be waiting for.
+func (x *Executor) ComingUp() bool {
+	for name := range x.tracks {
+		if c := x.m.Claim(name); c != nil && c.Deleting == nil && !c.Is(model.CondInitialized) {
+			return true
+		}
+	}
+	return len(x.launches) > 0
+}
+
+func (x *Executor) evicted(p *model.Pod, name string, r Result, forced bool) {
+	o := drain.Failed
+	switch {
+	case r.Err == nil:
+		o = drain.Accepted
+	case errors.Is(r.Err, ErrNotFound), errors.Is(r.Err, ErrConflict):
+		o = drain.Gone
+	case errors.Is(r.Err, ErrBlocked):
+		o = drain.Blocked
+	case errors.Is(r.Err, ErrMultiplePDBs):
+		o = drain.MultiplePDBs
+	}
+	x.Counters.Evicted[string(o)]++
+	t := x.tracks[name]
+	if t == nil {
+		return
+	}
+	if s := t.drains[p.NodeName]; s != nil {
+		s.Answered(p, o, x.now)
+	}
+	t.due(x.now)
+	if o != drain.Accepted {
+		return
+	}
+	reason := "Forceful Termination"
+	if c := x.m.Claim(name); c != nil {
+		if i, ok := InterruptionOf(c); ok {
+			reason = "Interrupted (" + string(i.Kind) + ")"
+		} else if d := c.Condition(model.CondDisruptionReason); d.Status == "True" {
+			reason = d.Reason
+		}
+	}
+	if forced {
+		x.event(Event{Object: podRef(p), Reason: "Disrupted", Message: "Deleted the pod to accommodate the terminationTime of the node: " + reason})
+		return
+	}
+	x.event(Event{Object: podRef(p), Reason: "Evicted", Message: "Evicted pod: " + reason})
+}
+
+// terminate ends the instance of a claim once the ledger says that it is to end.
+func (x *Executor) terminate(t *track, c *model.Claim) {
+	if !x.remembered(ledger.ClaimKey(x.cfg.Cluster, c.UID)) {
+		t.awaitsLedger = true
+		x.wake(x.now)
+		return
+	}
+	t.awaitsLedger = false
+	id := model.InstanceID(c.ProviderID)
+	if !x.do("instance/"+id, Terminate{IDs: []string{id}, Reason: "claim " + c.Name}) {
+		x.retryAt(t, "instance/"+id)
+	}
+}
+
+func (x *Executor) terminated(d Terminate, r Result) {
+	if r.Err == nil {
+		x.Counters.Terminated++
+	}
+	for _, id := range d.IDs {
+		for _, l := range x.launches {
+			if r.Err == nil {
+				l.surplus = slices.DeleteFunc(l.surplus, func(i cloud.Instance) bool { return i.ID == id })
+			}
+		}
+		c := x.m.ClaimByInstance(id)
+		if c == nil {
+			continue
+		}
+		t := x.tracks[c.Name]
+		if t == nil {
+			continue
+		}
+		t.due(x.now)
+		if r.Err == nil {
+			t.ending.Terminating = true
+			x.describe[id] = c.Name
+			x.described = x.now
+		}
+	}
+}
+
+// stepDescribe looks at the instances that are ending, all together.
+func (x *Executor) stepDescribe() {
+	if len(x.describe) == 0 {
+		return
+	}
+	if at := x.described.Add(claim.PollInstance); x.now.Before(at) {
+		x.wake(at)
+		return
+	}
+	if x.do("describe", Describe{IDs: slices.Sorted(maps.Keys(x.describe))}) {
+		x.described = x.now
+	}
+}
+
+func (x *Executor) describedInstances(d Describe, r Result) {
+	if r.Err != nil {
+		return
+	}
+	alive := map[string]bool{}
+	for _, i := range r.Value.([]cloud.Instance) {
+		alive[i.ID] = i.State != "terminated"
+	}
+	for _, id := range d.IDs {
+		name, asked := x.describe[id]
+		t := x.tracks[name]
+		if !asked || t == nil {
+			delete(x.describe, id)
+			continue
+		}
+		if alive[id] {
+			if !t.ending.Terminating {
+				delete(x.describe, id) // asked because its node is not ready; the next drain step asks again
+			}
+			continue
+		}
+		delete(x.describe, id)
+		t.ending.InstanceGone = true
+		t.due(x.now)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

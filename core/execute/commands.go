@@ -1,0 +1,207 @@
+package execute
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-project/weir/core/claim"
+	"github.com/weir-project/weir/core/drain"
+	"github.com/weir-project/weir/core/model"
+)
+
+// command is a disruption under way: replacements first, then the nodes go.
+type command struct {
+	reason   model.DisruptionReason
+	why      string
+	remove   []string // claim names
+	replace  []string // claim names of the replacements
+	started  time.Time
+	deadline time.Time // replacements must be usable by then
+	deleting bool
+}
+
+// Disrupt takes a validated command. Nodes that are in a command already, or whose
+// claim is on its way out, make it refuse the whole.
+func (x *Executor) Disrupt(c model.Command, now time.Time) error {
+	x.now = now
+	cmd := &command{reason: c.Reason, why: c.Why, started: now}
+	for _, n := range c.Remove {
+		if n.Claim == nil {
+			return fmt.Errorf("node %s is not ours", n.ID())
+		}
+		o := x.m.Claim(n.Claim.Name)
+		switch {
+		case o == nil || o.UID != n.Claim.UID:
+			return fmt.Errorf("nodeclaim %s is gone", n.Claim.Name)
+		case o.Deleting != nil:
+			return fmt.Errorf("nodeclaim %s is being deleted already", o.Name)
+		case x.commanded(o.Name):
+			return fmt.Errorf("nodeclaim %s is in a running command", o.Name)
+		}
+		cmd.remove = append(cmd.remove, o.Name)
+	}
+	if len(c.Launch) > 0 {
+		names := x.Accept(c.Launch, string(c.Reason), now)
+		for _, n := range c.Launch {
+			name, ok := names[n.Name]
+			if !ok {
+				x.abandon(names)
+				return fmt.Errorf("replacement %s was refused", n.Name)
+			}
+			cmd.replace = append(cmd.replace, name)
+		}
+		nodes := len(c.Remove) + len(c.Launch)
+		cmd.deadline = now.Add(min(max(time.Duration(nodes)*80*time.Millisecond, ReplaceWithin), time.Hour))
+	}
+	x.commands = append(x.commands, cmd)
+	x.show(cmd)
+	return nil
+}
+
+// abandon takes back launches that were accepted a moment ago.
+func (x *Executor) abandon(names map[string]string) {
+	for _, name := range names {
+		l := x.launchOf[name]
+		if l == nil {
+			continue
+		}
+		for _, c := range l.claims {
+			if c.claim.Name == name {
+				x.drop(l, c, "the command it belongs to was refused")
+			}
+		}
+	}
+}
+
+// show shows on node and claim that they are being disrupted.
+func (x *Executor) show(cmd *command) {
+	for _, name := range cmd.remove {
+		c := x.m.Claim(name)
+		if c == nil {
+			continue
+		}
+		if d := c.Condition(model.CondDisruptionReason); d.Status != "True" || d.Reason != string(cmd.reason) {
+			x.do("claim/"+name, PatchClaim{Patch: ClaimPatch{Name: name, UID: c.UID, Conditions: []model.Condition{
+				{Type: model.CondDisruptionReason, Status: "True", Reason: string(cmd.reason), Message: string(cmd.reason), Since: x.now}}}})
+		}
+		for _, n := range x.m.NodeObjects(c.ProviderID) {
+			if !slices.ContainsFunc(n.Taints, drain.Taint.Same) {
+				x.do("node/"+n.Name, PatchNode{Patch: NodePatch{Name: n.Name, UID: n.UID, AddTaints: []model.Taint{drain.Taint}}})
+			}
+		}
+	}
+}
+
+// commanded says whether a claim is to be removed by a running command.
+func (x *Executor) commanded(name string) bool {
+	for _, cmd := range x.commands {
+		if slices.Contains(cmd.remove, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Running names, by Node.ID, the nodes of running commands.
+func (x *Executor) Running() map[string]bool {
+	out := map[string]bool{}
+	for _, cmd := range x.commands {
+		for _, name := range cmd.remove {
+			out[name] = true
+			if c := x.m.Claim(name); c != nil {
+				for _, n := range x.m.NodeObjects(c.ProviderID) {
+					out[n.Name] = true
+				}
+			}
+		}
+	}
+	return out
+}
+
+// stepCommands takes the running commands as far as they go now.
+func (x *Executor) stepCommands() {
+	x.commands = slices.DeleteFunc(x.commands, x.stepCommand)
+}
+
+// stepCommand answers true where the command has ended.
+func (x *Executor) stepCommand(cmd *command) bool {
+	cmd.remove = slices.DeleteFunc(cmd.remove, func(name string) bool { return x.m.Claim(name) == nil })
+	if len(cmd.remove) == 0 {
+		return true
+	}
+	if !cmd.deleting {
+		ready, lost := x.replacements(cmd)
+		if lost != "" {
+			x.rollback(cmd, lost)
+			return true
+		}
+		if !ready {
+			x.wake(cmd.deadline)
+			x.show(cmd)
+			return false
+		}
+		cmd.deleting = true
+	}
+	left := false
+	for _, name := range cmd.remove {
+		c := x.m.Claim(name)
+		if c == nil || c.Deleting != nil {
+			continue
+		}
+		left = true
+		t := x.trackOf(name)
+		t.reason = string(cmd.reason)
+		x.claimEvent(c, false, "DisruptionTerminating", "Disrupting NodeClaim: %s", cmd.reason)
+		for _, n := range x.m.NodeObjects(c.ProviderID) {
+			x.event(Event{Object: claim.NodeRef(n), Reason: "DisruptionTerminating", Message: fmt.Sprintf("Disrupting Node: %s", cmd.reason)})
+		}
+		x.deleteClaim(name, c.UID, lower(cmd.reason))
+		x.wake(x.now.Add(Recheck))
+	}
+	return !left
+}
+
+// replacements says whether all replacements are usable, or why they never will be.
+func (x *Executor) replacements(cmd *command) (ready bool, lost string) {
+	ready = true
+	for _, name := range cmd.replace {
+		c := x.m.Claim(name)
+		switch {
+		case c == nil || c.Deleting != nil:
+			return false, "replacement " + name + " is gone"
+		case !c.Is(model.CondInitialized):
+			ready = false
+			if c.ProviderID != "" {
+				x.claimEvent(c, false, "DisruptionWaitingReadiness", "Waiting on readiness to continue disruption")
+			}
+		}
+	}
+	if !ready && !x.now.Before(cmd.deadline) {
+		return false, fmt.Sprintf("replacements were not usable within %s", cmd.deadline.Sub(cmd.started))
+	}
+	return ready, ""
+}
+
+// rollback leaves the nodes in service. Replacements that run already stay, and are
+// given back later if nothing needs them.
+func (x *Executor) rollback(cmd *command, why string) {
+	for _, name := range cmd.remove {
+		c := x.m.Claim(name)
+		if c == nil || c.Deleting != nil {
+			continue
+		}
+		x.claimEvent(c, true, "DisruptionRolledBack", "Keeping the node: %s", why)
+		t := x.trackOf(name)
+		t.strayed = x.now.Add(-strayAfter) // the cordon is ours and may go at once
+		t.due(x.now)
+	}
+}
+
+func lower(r model.DisruptionReason) string {
+	b := []byte(r)
+	if len(b) > 0 && b[0] >= 'A' && b[0] <= 'Z' {
+		b[0] += 'a' - 'A'
+	}
+	return string(b)
+}

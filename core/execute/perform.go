@@ -1,0 +1,304 @@
+package execute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-project/weir/core/cloud"
+	"github.com/weir-project/weir/core/ledger"
+	"github.com/weir-project/weir/core/model"
+)
+
+// Perform does one effect against the ports and answers what came of it. The
+// context carries the deadline of the call.
+func Perform(ctx context.Context, p Ports, e Effect) Result {
+	v, err := perform(ctx, p, e.Do)
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w", e.Kind(), e.Key, err)
+	}
+	return Result{Effect: e, Value: v, Err: err}
+}
+
+func perform(ctx context.Context, p Ports, do Do) (any, error) {
+	switch d := do.(type) {
+	case CreateClaim:
+		return value(p.Kube.CreateClaim(ctx, d.Claim))
+	case PatchClaim:
+		return nil, p.Kube.PatchClaim(ctx, d.Patch)
+	case DeleteClaim:
+		return nil, p.Kube.DeleteClaim(ctx, d.Name, d.UID)
+	case PatchNode:
+		return nil, p.Kube.PatchNode(ctx, d.Patch)
+	case DeleteNode:
+		return nil, p.Kube.DeleteNode(ctx, d.Name, d.UID)
+	case Evict:
+		return nil, p.Kube.Evict(ctx, d.Pod)
+	case DeletePod:
+		return nil, p.Kube.DeletePod(ctx, d.Pod, d.Grace)
+	case PatchPool:
+		return nil, p.Kube.PatchPool(ctx, d.Status)
+	case Emit:
+		return nil, p.Kube.Emit(ctx, d.Event)
+	case OpenLaunch:
+		return openLaunch(ctx, p, d)
+	case SendLaunch:
+		return value(p.Cloud.Launch(ctx, d.Token, d.Request))
+	case FindLaunch:
+		return value(findLaunch(ctx, p, d.ID))
+	case CloseLaunch:
+		return value(closeLaunch(ctx, p, d))
+	case Terminate:
+		return nil, p.Cloud.Terminate(ctx, d.IDs)
+	case Describe:
+		return value(p.Cloud.Describe(ctx, d.IDs))
+	case FetchOfferings:
+		return value(p.Cloud.Offerings(ctx, d.Class))
+	case Recover:
+		return value(recoverAll(ctx, p, d))
+	case Sweep:
+		return value(sweep(ctx, p, d))
+	case ReadNotices:
+		return value(ledger.Notices(ctx, p.Ledger, d.Cluster, p.Now()))
+	case RecordNotice:
+		n, _, err := ledger.PutNotice(ctx, p.Ledger, d.Cluster, ledger.NoticeOf(d.Notice, p.Now()), p.Now())
+		return n, err
+	case AdvanceNotice:
+		return nil, ledger.AdvanceNotice(ctx, p.Ledger, d.Cluster, d.Instance, d.NoticeKind, d.State, d.Action, p.Now())
+	case Write:
+		return nil, write(ctx, p, d)
+	case AddShortages:
+		return value(addShortages(ctx, p, d))
+	case Plan:
+		return value(plan(ctx, p, d))
+	}
+	return nil, fmt.Errorf("no way to perform %T", do)
+}
+
+// value turns a typed answer into one of type any.
+func value[T any](v T, err error) (any, error) { return v, err }
+
+// openLaunch renders the request and stores it with the record. The request is
+// answered even where the store is away, since the claim's annotation is the intent then.
+func openLaunch(ctx context.Context, p Ports, d OpenLaunch) (any, error) {
+	request, err := p.Cloud.Render(ctx, d.Launch)
+	if err != nil {
+		return nil, fmt.Errorf("rendering the request: %w", err)
+	}
+	rec := d.Record
+	rec.Request = request
+	key := ledger.LaunchKey(d.Launch.Tags[TagCluster], rec.ID)
+	version, err := ledger.Save(ctx, p.Ledger, key, rec, ledger.Meta{}, d.Expect, p.Now())
+	if errors.Is(err, ledger.ErrConflict) {
+		// The write may have been made with its answer lost: then the record is ours, to the word.
+		old, v, ok, lerr := ledger.Load[ledger.Launch](ctx, p.Ledger, key, p.Now())
+		if lerr == nil && ok && old.Token == rec.Token && old.Epoch == rec.Epoch && old.State == rec.State {
+			return Opened{Request: old.Request, Version: v}, nil
+		}
+	}
+	return Opened{Request: request, Version: version}, err
+}
+
+func findLaunch(ctx context.Context, p Ports, id string) ([]cloud.Instance, error) {
+	all, err := p.Cloud.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(i cloud.Instance) bool { return i.Tags[TagLaunch] != id || i.Gone() }), nil
+}
+
+func closeLaunch(ctx context.Context, p Ports, d CloseLaunch) (int64, error) {
+	if len(d.Puts) == 0 {
+		return 0, nil
+	}
+	err := p.Ledger.Transact(ctx, d.Puts, p.Now())
+	if errors.Is(err, ledger.ErrConflict) {
+		it, ok, gerr := p.Ledger.Get(ctx, d.Puts[0].Item.Key, p.Now())
+		if gerr == nil && ok && it.Version == d.Puts[0].Expect+1 && string(it.Data) == string(d.Puts[0].Item.Data) {
+			return it.Version, nil // written before, with the answer lost
+		}
+	}
+	return d.Puts[0].Expect + 1, err
+}
+
+// recoverAll reads all that a fresh leader must know. A ledger that is away does
+// not keep it from working: objects and tags are enough to be safe.
+func recoverAll(ctx context.Context, p Ports, d Recover) (Recovered, error) {
+	var r Recovered
+	var err error
+	if r.Instances, err = p.Cloud.List(ctx); err != nil {
+		return r, fmt.Errorf("listing instances: %w", err)
+	}
+	if r.Claims, err = p.Kube.ListClaims(ctx); err != nil {
+		return r, fmt.Errorf("listing claims: %w", err)
+	}
+	r.LedgerErr = func() error {
+		items, err := p.Ledger.Query(ctx, ledger.LaunchKey(d.Cluster, "").Partition, "", p.Now())
+		if err != nil {
+			return err
+		}
+		r.Versions = map[string]int64{}
+		for _, it := range items {
+			l, err := ledger.Decode[ledger.Launch](it)
+			if err != nil {
+				return err
+			}
+			if l.State == ledger.LaunchOpen {
+				r.Launches = append(r.Launches, l)
+				r.Versions[l.ID] = it.Version
+			}
+		}
+		if r.States, err = ledger.List[ledger.ClaimState](ctx, p.Ledger, ledger.ClaimKey(d.Cluster, "").Partition, "", p.Now()); err != nil {
+			return err
+		}
+		r.Health, err = ledger.Offerings(ctx, p.Ledger, d.Account, d.Region, p.Now())
+		return err
+	}()
+	return r, nil
+}
+
+// sweep reads instances first and claims after them: whatever has been bought by
+// then has its claim in the later list, unless the claim is gone.
+func sweep(ctx context.Context, p Ports, d Sweep) (Swept, error) {
+	var s Swept
+	var err error
+	if s.Instances, err = p.Cloud.List(ctx); err != nil {
+		return s, fmt.Errorf("listing instances: %w", err)
+	}
+	if s.Claims, err = p.Kube.ListClaims(ctx); err != nil {
+		return s, fmt.Errorf("listing claims: %w", err)
+	}
+	claimed := map[string]bool{}
+	for _, c := range s.Claims {
+		claimed[c.ProviderID] = true
+	}
+	s.LedgerErr = func() error {
+		items, err := p.Ledger.Query(ctx, ledger.LaunchKey(d.Cluster, "").Partition, "", p.Now())
+		if err != nil {
+			return err
+		}
+		for _, it := range items {
+			l, err := ledger.Decode[ledger.Launch](it)
+			if err != nil {
+				return err
+			}
+			if l.State == ledger.LaunchOpen {
+				s.Launches = append(s.Launches, l)
+			}
+		}
+		for _, i := range s.Instances {
+			if claimed[i.ProviderID()] {
+				continue
+			}
+			items, err := p.Ledger.ByInstance(ctx, i.ID, p.Now())
+			if err != nil {
+				return err
+			}
+			for _, it := range items {
+				if it.Partition != ledger.ClaimKey(d.Cluster, "").Partition {
+					continue
+				}
+				st, err := ledger.Decode[ledger.ClaimState](it)
+				if err != nil {
+					return err
+				}
+				s.States = append(s.States, st)
+			}
+		}
+		return nil
+	}()
+	return s, nil
+}
+
+func write(ctx context.Context, p Ports, d Write) error {
+	for _, it := range d.Items {
+		if _, err := p.Ledger.Put(ctx, it, ledger.Any, p.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addShortages(ctx context.Context, p Ports, d AddShortages) (map[string]ledger.OfferingHealth, error) {
+	out := map[string]ledger.OfferingHealth{}
+	for _, s := range d.Shortages {
+		var h ledger.OfferingHealth
+		var err error
+		switch {
+		case s.Bought:
+			h, err = ledger.ClearShortage(ctx, p.Ledger, d.Account, d.Region, s.Offering, p.Now())
+		case s.Interruption:
+			h, err = ledger.AddInterruption(ctx, p.Ledger, d.Account, d.Region, s.Offering, p.Now())
+		default:
+			h, err = ledger.AddShortage(ctx, p.Ledger, d.Account, d.Region, s.Offering, s.Message, p.Now())
+		}
+		if err != nil {
+			return out, err
+		}
+		out[s.Offering] = h
+	}
+	return out, nil
+}
+
+// plan asks the strategies for prices and then the planner. Who may not answer the
+// second question answers nothing: a plan is only data.
+func plan(ctx context.Context, p Ports, d Plan) (Planned, error) {
+	if p.Planner == nil {
+		return Planned{}, errors.New("no planner is wired")
+	}
+	prices, err := p.Strategy.Price(ctx, d.World)
+	if err != nil {
+		return Planned{}, fmt.Errorf("pricing: %w", err)
+	}
+	if d.For == model.PlanProvision {
+		return Planned{Plan: p.Planner.Provision(d.World, prices), Prices: prices}, nil
+	}
+	score := func(moves []*model.Command) ([]model.MoveScore, error) { return p.Strategy.Score(ctx, d.World, moves) }
+	pl, err := p.Planner.Disrupt(d.World, prices, score, d.Disrupt)
+	return Planned{Plan: pl, Prices: prices}, err
+}
+
+// outcomeOf is a short word for logs and metrics.
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrNotFound):
+		return "not-found"
+	case errors.Is(err, ErrConflict), errors.Is(err, ledger.ErrConflict):
+		return "conflict"
+	case errors.Is(err, ledger.ErrUnavailable):
+		return "ledger-away"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "deadline"
+	}
+	return string(cloud.KindOf(err))
+}
+
+// Outcome is a short word for how an effect ended, for logs and metrics.
+func (r Result) Outcome() string { return outcomeOf(r.Err) }
+
+// Timeout is how long an effect may take before its context ends.
+func Timeout(e Effect) time.Duration {
+	switch e.Do.(type) {
+	case Plan:
+		return 2 * time.Minute
+	case Recover, Sweep, FetchOfferings:
+		return time.Minute
+	case SendLaunch, OpenLaunch, Terminate, FindLaunch:
+		return 30 * time.Second
+	}
+	return 15 * time.Second
+}
+
+// cut shortens a text to the 300 characters that conditions and events of v1 keep.
+func cut(s string) string {
+	s = strings.TrimSpace(s)
+	if r := []rune(s); len(r) > 300 {
+		return string(r[:300]) + "..."
+	}
+	return s
+}
