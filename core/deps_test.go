@@ -13,7 +13,7 @@ const module = "github.com/weir-project/weir/"
 // pure rooms take everything as a value: no I/O, no clients, no cloud.
 var pure = []string{
 	"core/model", "core/model/resource", "core/model/require", "core/catalogue", "core/cluster", "core/engine", "core/provision",
-	"core/disrupt", "core/interrupt", "core/event", "core/report", "core/claim", "core/drain", "core/kube/convert",
+	"core/disrupt", "core/interrupt", "core/interrupt/replace", "core/event", "core/report", "core/claim", "core/drain", "core/kube/convert",
 }
 
 // order says who may import whom: a room on a line may import rooms of the lines
@@ -22,10 +22,10 @@ var order = [][]string{
 	{"core/model/resource", "core/model/require"},
 	{"core/model"},
 	{"core/catalogue", "core/event", "core/claim", "core/drain"},
-	{"core/engine"},
+	{"core/engine", "core/interrupt"}, // the Lambda links the verdicts, not the engine
 	{"core/cluster"},
 	{"core/provision"},
-	{"core/disrupt", "core/interrupt"},
+	{"core/disrupt", "core/interrupt/replace"},
 	{"core/report"},
 }
 

@@ -91,7 +91,7 @@ func NewDecider(w *model.World, o Options) *Decider {
 	d := &Decider{w: w, o: o, byID: map[string]*model.Node{}, events: map[string]bool{}, acts: map[string]said{}}
 	if w != nil {
 		for _, n := range w.Nodes {
-			if id := instanceOf(n); id != "" {
+			if id := InstanceOf(n); id != "" {
 				d.byID[id] = n
 			}
 		}
@@ -99,9 +99,9 @@ func NewDecider(w *model.World, o Options) *Decider {
 	return d
 }
 
-// instanceOf is the instance id of a node: of its provider id, never of its name,
+// InstanceOf is the instance id of a node: of its provider id, never of its name,
 // which may be anything.
-func instanceOf(n *model.Node) string {
+func InstanceOf(n *model.Node) string {
 	if n.ProviderID != "" {
 		return model.InstanceID(n.ProviderID)
 	}
@@ -152,7 +152,7 @@ func (d *Decider) Notice(kind string, n model.Notice) Verdict {
 		return v
 	}
 	if d.w == nil {
-		v.Action, v.Marks, v.Reason = react(n, "", d.o.Now)
+		v.Action, v.Marks, v.Reason = react(n, "")
 		v.Reason += "; no cluster was given, so the instance is taken for one of ours"
 		return d.once(v)
 	}
@@ -166,12 +166,12 @@ func (d *Decider) Notice(kind string, n model.Notice) Verdict {
 		v.Reason = "node " + node.ID() + " has no NodeClaim: it is not ours"
 		return v
 	}
-	v.Claim, v.Offering = node.Claim.Name, offering(node)
+	v.Claim, v.Offering = node.Claim.Name, OfferingOf(node)
 	rebalance := ""
 	if p := d.w.Pool(node.Pool()); p != nil {
 		rebalance = p.Annotations[model.AnnotationRebalance]
 	}
-	v.Action, v.Marks, v.Reason = react(n, rebalance, d.o.Now)
+	v.Action, v.Marks, v.Reason = react(n, rebalance)
 	v.Marks = v.Marks && v.Offering != "" && (n.Kind != model.NoticeSpot || node.CapacityType() == model.Spot)
 	if node.BeingRemoved() && v.Action.Acts() && v.Action != Remove {
 		v.Reason = "the node is being drained already; " + v.Reason
@@ -221,12 +221,12 @@ func foreign(n model.Notice, o Options) string {
 
 // React is what a notice asks for on a managed node. rebalance is the choice of the
 // node's pool (annotation weir.dev/rebalance), empty = record.
-func React(n model.Notice, rebalance string, now time.Time) (Action, string) {
-	a, _, reason := react(n, rebalance, now)
+func React(n model.Notice, rebalance string) (Action, string) {
+	a, _, reason := react(n, rebalance)
 	return a, reason
 }
 
-func react(n model.Notice, rebalance string, now time.Time) (a Action, marks bool, reason string) {
+func react(n model.Notice, rebalance string) (a Action, marks bool, reason string) {
 	switch n.Kind {
 	case model.NoticeSpot:
 		if n.Action == "hibernate" {
@@ -282,7 +282,8 @@ func Until(n model.Notice) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-func offering(n *model.Node) string {
+// OfferingOf is type/zone/capacity type of a node, or empty where its labels do not tell.
+func OfferingOf(n *model.Node) string {
 	t, z, c := n.InstanceType(), n.Zone(), n.CapacityType()
 	if t == "" || z == "" || c == "" {
 		return ""

@@ -1,28 +1,37 @@
-package interrupt
+// Package replace finds new places for the pods of nodes that interruption notices
+// take. What comes in are notices and a snapshot; what goes out is a plan in which
+// those pods were waiting. Pure. It is apart from core/interrupt because the Lambda,
+// which drains and plans nothing, does not link the engine.
+package replace
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/weir-project/weir/core/engine"
+	"github.com/weir-project/weir/core/interrupt"
 	"github.com/weir-project/weir/core/model"
 )
 
 // Leaving lists the nodes of ours whose pods need a new place because of notices,
 // in the order of the world.
 func Leaving(w *model.World, notices []model.Notice) []*model.Node {
-	d := NewDecider(w, Options{Now: w.Now})
+	byID := map[string]*model.Node{}
+	for _, n := range w.Nodes {
+		byID[interrupt.InstanceOf(n)] = n
+	}
 	gone := map[*model.Node]bool{}
 	for _, n := range notices {
-		node := d.byID[n.InstanceID]
-		if node == nil || !node.Managed() {
+		node := byID[n.InstanceID]
+		if n.InstanceID == "" || node == nil || !node.Managed() {
 			continue
 		}
 		rebalance := ""
 		if p := w.Pool(node.Pool()); p != nil {
 			rebalance = p.Annotations[model.AnnotationRebalance]
 		}
-		if a, _ := React(n, rebalance, w.Now); a == Drain || a == ReplaceThenDrain || a == Remove {
+		switch a, _ := interrupt.React(n, rebalance); a {
+		case interrupt.Drain, interrupt.ReplaceThenDrain, interrupt.Remove:
 			gone[node] = true
 		}
 	}
@@ -69,8 +78,8 @@ func short(leaving []*model.Node, notices []model.Notice) map[string]bool {
 			continue
 		}
 		for _, node := range leaving {
-			if instanceOf(node) == n.InstanceID {
-				out[offering(node)] = true
+			if interrupt.InstanceOf(node) == n.InstanceID {
+				out[interrupt.OfferingOf(node)] = true
 			}
 		}
 	}
