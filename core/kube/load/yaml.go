@@ -55,7 +55,7 @@ func blank(b []byte) bool {
 			b = nil
 		}
 		l = bytes.TrimSpace(l)
-		if len(l) > 0 && l[0] != '#' && !bytes.Equal(l, []byte("...")) {
+		if len(l) > 0 && l[0] != '#' && string(l) != "..." && string(l) != "---" {
 			return false
 		}
 	}
