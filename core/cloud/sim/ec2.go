@@ -361,8 +361,8 @@ func (e *EC2) buy(now time.Time, l cloud.Launch) *fleet {
 		case l.Prioritized:
 			rank = o.Priority
 		case l.CapacityType == model.Spot:
-			// a shallow pool counts as up to a fifth dearer: it is more likely to be reclaimed
-			rank *= 1 + 0.2*float64(e.hash("depth", key)>>11)/float64(1<<53)
+			// a shallow pool counts as up to a tenth dearer: it is more likely to be reclaimed
+			rank *= 1 + 0.1*float64(e.hash("depth", key)>>11)/float64(1<<53)
 		}
 		list = append(list, candidate{o, of, rank})
 	}

@@ -1,0 +1,121 @@
+package simulate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
+	"github.com/weir-project/weir/core/model/resource"
+)
+
+type requireSet = require.Set
+
+// wakeScheduler lets the scheduler look at waiting pods soon.
+func (s *sim) wakeScheduler() {
+	if s.scheduling {
+		return
+	}
+	s.scheduling = true
+	s.in(s.delays.Schedule, func() {
+		s.scheduling = false
+		s.schedule()
+	})
+}
+
+// schedule binds waiting pods as kube-scheduler would: highest priority and oldest
+// first, by taints, node affinity and resources, to the node that is least
+// allocated and has the fewest pods of the same workload. What fits nowhere is
+// marked Unschedulable.
+func (s *sim) schedule() {
+	var waiting []*model.Pod
+	for _, p := range s.api.pods.all() {
+		if p.NodeName == "" && p.Active() && !p.Gated {
+			waiting = append(waiting, p)
+		}
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	slices.SortStableFunc(waiting, func(a, b *model.Pod) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), cmp.Compare(a.ID(), b.ID()))
+	})
+	rooms := s.rooms()
+	hopeless := map[string]bool{} // workloads whose pods fit nowhere in this pass
+	for _, p := range waiting {
+		work := workloadOf(p)
+		best := -1
+		if !hopeless[work] && len(p.Unsupported) == 0 && p.Invalid == "" {
+			best = pick(rooms, p, work)
+		}
+		if best < 0 {
+			hopeless[work] = true
+			if !p.Unschedulable {
+				s.api.editPod(p.ID(), func(p *model.Pod) { p.Unschedulable = true })
+			}
+			continue
+		}
+		r := &rooms[best]
+		r.free = r.free.Sub(p.Requests)
+		r.same[work]++
+		s.api.editPod(p.ID(), func(p *model.Pod) { p.NodeName, p.Unschedulable = r.node.Name, false })
+	}
+}
+
+// room is what a node has left.
+type room struct {
+	node *model.Node
+	free resource.Vector
+	same map[string]int // pods by workload
+}
+
+func (s *sim) rooms() []room {
+	var out []room
+	for _, n := range s.api.nodes.all() {
+		if n.Cordoned {
+			continue
+		}
+		r := room{node: n, free: n.Allocatable, same: map[string]int{}}
+		for _, p := range s.api.bound(n.Name).all() {
+			if !p.Terminal {
+				r.free = r.free.Sub(p.Requests)
+				r.same[workloadOf(p)]++
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// pick is the index of the best node for the pod, -1 where none will do.
+func pick(rooms []room, p *model.Pod, work string) int {
+	best, top := -1, 0.0
+	for i := range rooms {
+		r := &rooms[i]
+		if _, kept := p.Untolerated(r.node.Taints); kept || !p.Requests.Fits(r.free) || !termsSatisfied(p, r.node) {
+			continue
+		}
+		left := r.free.Sub(p.Requests)
+		score := 0.0
+		for _, dim := range []int{resource.CPU, resource.Memory} {
+			if total := r.node.Allocatable.Base[dim]; total > 0 {
+				score += 50 * float64(left.Base[dim]) / float64(total)
+			}
+		}
+		score -= 20 * float64(r.same[work])
+		for _, pref := range p.Preferred {
+			if pref.Set.LabelsSatisfy(r.node.Labels) == nil {
+				score += float64(pref.Weight)
+			}
+		}
+		for _, t := range r.node.Taints {
+			if t.Effect == model.PreferNoSchedule && !p.Tolerates(t) {
+				score -= 100
+			}
+		}
+		if best < 0 || score > top {
+			best, top = i, score
+		}
+	}
+	return best
+}
