@@ -121,7 +121,7 @@ func Bound(w *model.World, pods []*model.Pod) float64 {
 	pr := compile(w, nil, pods)
 	left := make([]int64, len(pr.groups))
 	for i, g := range pr.groups {
-		left[i] = int64(len(g.pods))
+		left[i] = int64(g.units())
 	}
 	b, _ := newDual(pr.groups, left, pr.options(pr.pools, pr.groups), true).maximise()
 	return b

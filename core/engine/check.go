@@ -15,7 +15,11 @@ import (
 // that shares nothing with the packing but the nouns. It answers every fault that it
 // finds; none means that the plan may be executed.
 func Check(w *model.World, plan *model.Plan) []error {
-	c := &checker{w: w, seen: make(map[*model.Pod]string, len(w.Pods)), made: map[purchaseKey]purchase{}}
+	known := make(map[*model.Pod]bool, len(w.Pods))
+	for _, p := range w.Pods {
+		known[p] = true
+	}
+	c := &checker{w: w, known: known, seen: make(map[*model.Pod]string, len(w.Pods)), made: map[purchaseKey]purchase{}}
 	for _, pl := range plan.Placements {
 		c.placement(pl)
 	}
@@ -37,6 +41,9 @@ func Check(w *model.World, plan *model.Plan) []error {
 	}
 	for _, p := range w.Pools {
 		c.limits(p, spent[p.Name], nodes[p.Name])
+	}
+	for _, m := range replayPlan(w, plan.Placements, plan.Launch) {
+		c.fault("pod %s could not run where it is planned: %s", m.pod.ID(), m.why.Message)
 	}
 	for _, v := range plan.Unplaced {
 		c.once(v.Pod, "unplaced")
@@ -82,12 +89,6 @@ func (c *checker) fault(format string, args ...any) {
 }
 
 func (c *checker) once(p *model.Pod, where string) {
-	if c.known == nil {
-		c.known = make(map[*model.Pod]bool, len(c.w.Pods))
-		for _, q := range c.w.Pods {
-			c.known[q] = true
-		}
-	}
 	switch before, again := c.seen[p]; {
 	case !c.known[p]:
 		c.fault("pod %s on %s is not one of the waiting pods", p.ID(), where)

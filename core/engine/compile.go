@@ -22,15 +22,17 @@ type problem struct {
 	specs  []*spec
 	pools  []*pool // in the order in which they are tried
 	class  map[string]*class
-	kept   []model.Verdict // pods that are not to be planned for at all
+	around *around
+	kept   []model.Verdict // pods that have their verdict already
 }
 
 // spec is what equal pods ask for besides amounts.
 type spec struct {
 	index int
-	pod   *model.Pod // any of them
-	// by pool index; filled by compilePools
-	elig []eligibility
+	pod   *model.Pod    // any of them
+	own   []require.Set // what the pod itself asks for: any one of these
+	terms []require.Set // the same with the places of its volumes and pinned values
+	elig  []eligibility // by pool index
 }
 
 // eligibility is what of a pool a spec may use.
@@ -40,13 +42,27 @@ type eligibility struct {
 	reason *model.Reason
 }
 
-// group is pods that are equal in everything that matters.
+// group is pods that are equal in everything that matters. They are placed in
+// units: usually one pod, several where they must share a node.
 type group struct {
 	spec *spec
 	pods []*model.Pod
-	req  resource.Vector
-	size []int64 // req by dims
+	per  int             // pods of a unit
+	req  resource.Vector // of a unit
+	size []int64         // req by dims
+
+	// Neighbours; nil where no pod asks anything of another.
+	picked      bitset        // selectors that pick its pods
+	lays, bears bitset        // tokens, see around
+	counted     []int         // selectors whose pods are bounded on one node
+	alone       bool          // at most one unit on a node
+	only        []*model.Node // the only nodes it may join, nil = any, also new ones
+	bound       bool          // only is meant, even where it is empty
+	why         *model.Reason // why what is left of it has no place, where that is known
 }
+
+// units is how many units the group has.
+func (g *group) units() int { return len(g.pods) / g.per }
 
 // class is the offerings of a node class, indexed by label value.
 type class struct {
@@ -157,6 +173,8 @@ type pool struct {
 	limits   *limits
 	why      *model.Reason // why the pool takes no pods at all
 	minKeys  []require.Requirement
+
+	daemonTokens bitset // what daemon pods lay on every node
 }
 
 // effective is the strategy's price of an offering, USD per hour without the fee.
@@ -225,8 +243,23 @@ func compile(w *model.World, prices *model.Prices, pods []*model.Pod) *problem {
 	if pr.prices == nil {
 		pr.prices = &model.Prices{}
 	}
+	pr.around = newAround(w, pods)
 	pr.group(pods)
 	pr.compilePools()
+	if pr.around == nil {
+		return pr
+	}
+	if err := pr.around.compile(pr); err != nil {
+		for _, g := range pr.groups {
+			for _, p := range g.pods {
+				pr.kept = append(pr.kept, model.Verdict{Pod: p, Reasons: []model.Reason{{Filter: model.FilterAffinity, Message: err.Error()}}})
+			}
+		}
+		pr.groups, pr.around = nil, nil
+		return pr
+	}
+	pr.pin()
+	pr.bundle()
 	return pr
 }
 
@@ -259,15 +292,18 @@ func (pr *problem) group(pods []*model.Pod) {
 			continue
 		}
 		buf = appendSpecKey(buf[:0], p)
+		if pr.around != nil {
+			buf = append(topologyKey(buf, p.Topology), pr.around.picks(p).key()...)
+		}
 		s := specs[string(buf)]
 		if s == nil {
-			s = &spec{pod: p}
+			s = &spec{pod: p, own: p.Terms, terms: withVolumes(p)}
 			specs[string(buf)] = s
 		}
 		buf = appendSizeKey(buf, p.Requests)
 		g := groups[string(buf)]
 		if g == nil {
-			g = &group{spec: s, req: p.Requests, size: pr.vec(p.Requests)}
+			g = &group{spec: s, per: 1, req: p.Requests, size: pr.vec(p.Requests)}
 			groups[string(buf)] = g
 		}
 		g.pods = append(g.pods, p)
@@ -293,6 +329,20 @@ func (pr *problem) group(pods []*model.Pod) {
 		specs[k].index = i
 		pr.specs = append(pr.specs, specs[k])
 	}
+}
+
+// withVolumes is the pod's terms, each with each of the places its volumes allow.
+func withVolumes(p *model.Pod) []require.Set {
+	if p.Topology == nil || len(p.Topology.VolumeTerms) == 0 {
+		return p.Terms
+	}
+	out := make([]require.Set, 0, len(p.Terms)*len(p.Topology.VolumeTerms))
+	for _, t := range p.Terms {
+		for _, v := range p.Topology.VolumeTerms {
+			out = append(out, t.And(v))
+		}
+	}
+	return out
 }
 
 // setAside gives the verdict of a pod that is not to be planned for.
@@ -486,7 +536,7 @@ func (pr *problem) eligible(s *spec, p *pool) eligibility {
 		return eligibility{reason: &model.Reason{Pool: p.Name, Filter: model.FilterTaints, TypesLeft: types, Message: fmt.Sprintf("does not tolerate taint %s", t)}}
 	}
 	var out eligibility
-	for _, term := range s.pod.Terms {
+	for _, term := range s.terms {
 		if c := term.Compatible(p.Requirements, model.WellKnown); c != nil {
 			if out.reason == nil {
 				out.reason = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, TypesLeft: 0, Message: c.String()}

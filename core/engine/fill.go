@@ -44,11 +44,12 @@ type filler struct {
 	free   []int64 // scratch
 	taken  []item  // scratch
 	used   []int32 // scratch of balanced, by group: pods taken; zero outside
+	near   *neighbours
 }
 
 func newFiller(pr *problem, groups []*group, value []float64, left []int64, j *joins) *filler {
 	f := &filler{pr: pr, groups: groups, value: value, left: left, joins: j, free: make([]int64, len(pr.dims)), ratio: make([]float64, len(groups)),
-		specOf: make([]int32, len(groups)), used: make([]int32, len(groups))}
+		specOf: make([]int32, len(groups)), used: make([]int32, len(groups)), near: pr.around.neighbours()}
 	for i, g := range groups {
 		f.specOf[i] = int32(g.spec.index)
 		f.ratio[i] = float64(g.size[dimMemory]) / float64(max(g.size[dimCPU], 1))
@@ -68,7 +69,13 @@ func (f *filler) compact() {
 // best fills the option in several ways and answers the most valuable filling; an
 // empty one where nothing fits.
 func (f *filler) best(o *option) column {
+	if f.near != nil {
+		f.near.reset(o.pool.daemonTokens)
+	}
 	a := f.largestFirst(o)
+	if f.near != nil {
+		f.near.reset(o.pool.daemonTokens)
+	}
 	b := f.balanced(o)
 	if b.value > a.value {
 		return b
@@ -117,6 +124,9 @@ func (f *filler) largestFirst(o *option) column {
 		}
 		gr := f.groups[g]
 		n := f.room(f.free, gr.size, f.left[g])
+		if n > 0 && f.near != nil {
+			n = f.near.room(gr, n)
+		}
 		if n <= 0 {
 			continue
 		}
@@ -126,6 +136,9 @@ func (f *filler) largestFirst(o *option) column {
 		}
 		custom = next
 		f.take(g, n)
+		if f.near != nil {
+			f.near.add(gr, n)
+		}
 	}
 	return f.finish(o, custom)
 }
@@ -148,7 +161,7 @@ func (f *filler) balanced(o *option) column {
 				continue
 			}
 			gr := f.groups[g]
-			if f.room(f.free, gr.size, 1) > 0 {
+			if f.room(f.free, gr.size, 1) > 0 && (f.near == nil || f.near.room(gr, 1) > 0) {
 				if _, ok := f.joins.join(custom, gr.spec, o.pool); ok {
 					return pos
 				}
@@ -175,6 +188,9 @@ func (f *filler) balanced(o *option) column {
 			f.taken = append(f.taken, item{group: g})
 		}
 		f.used[g]++
+		if f.near != nil {
+			f.near.add(f.groups[g], 1)
+		}
 	}
 	for i := range f.taken {
 		g := f.taken[i].group

@@ -20,13 +20,50 @@ type Result struct {
 // existing nodes first, then on new ones of the pools in the order of their weight.
 // Pools of equal weight compete by price. prices may be nil: the market's hold.
 func Place(w *model.World, prices *model.Prices) *Result {
-	pr := compile(w, prices, w.Pods)
+	r, misfits := pass(w, prices, w.Pods, nil)
+	var out []model.Verdict
+	without := map[*model.Pod]bool{}
+	for attempt := 0; len(misfits) > 0; attempt++ {
+		// Limits or room ended before all pods had a place, and those that have one
+		// cannot run without the others: take them out and plan again. The last
+		// attempt leaves out everything that asks something of others.
+		if attempt == maxReplans {
+			misfits = nil
+			for _, p := range w.Pods {
+				if !without[p] && !p.Topology.None() {
+					misfits = append(misfits, misfit{p, model.Reason{Filter: model.FilterTopology, Message: "no way was found to place it together with the pods that its spreads and affinities count"}})
+				}
+			}
+		}
+		for _, m := range misfits {
+			without[m.pod] = true
+			out = append(out, model.Verdict{Pod: m.pod, Reasons: []model.Reason{m.why}})
+		}
+		pods := slices.DeleteFunc(slices.Clone(w.Pods), func(p *model.Pod) bool { return without[p] })
+		r, misfits = pass(w, prices, pods, out)
+		if attempt == maxReplans {
+			break
+		}
+	}
+	return r
+}
+
+// maxReplans is how often misfits are taken out before everything that asks
+// something of others is.
+const maxReplans = 4
+
+// pass is one attempt over the given pods; kept are verdicts that stand already.
+func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.Verdict) (*Result, []misfit) {
+	pr := compile(w, prices, pods)
+	pr.kept = append(pr.kept, kept...)
 	res := &Result{Unplaced: pr.kept}
 	left := make([]int64, len(pr.groups))
 	next := make([]int, len(pr.groups)) // pods of the group that have a place
 	res.Placements = pr.existing(next)
 	for i, g := range pr.groups {
-		left[i] = int64(len(g.pods) - next[i])
+		if !g.bound {
+			left[i] = int64(g.units() - next[i]/g.per)
+		}
 	}
 	var y weights
 	if sum(left) > 0 {
@@ -48,6 +85,9 @@ func Place(w *model.World, prices *model.Prices) *Result {
 	for i, g := range pr.groups {
 		if next[i] < len(g.pods) {
 			reasons := pr.reasons(g)
+			if g.why != nil {
+				reasons = []model.Reason{*g.why}
+			}
 			for _, p := range g.pods[next[i]:] {
 				res.Unplaced = append(res.Unplaced, model.Verdict{Pod: p, Reasons: reasons})
 			}
@@ -56,7 +96,7 @@ func Place(w *model.World, prices *model.Prices) *Result {
 	slices.SortStableFunc(res.Unplaced, func(a, b model.Verdict) int {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
 	})
-	return res
+	return res, replayPlan(w, res.Placements, res.New)
 }
 
 func waiting(groups []*group, left []int64) []*group {
@@ -85,25 +125,33 @@ func (pr *problem) existing(next []int) []model.Placement {
 	})
 	allowed := map[[2]int]bool{} // spec and spot -> whether labels and taints agree
 	pods := map[*spot][]*model.Pod{}
+	near := make(map[*spot]*neighbours)
 	for _, gi := range order {
 		g := pr.groups[gi]
 		for si, sp := range space.nodes {
 			if next[gi] == len(g.pods) {
 				break
 			}
-			if !g.req.Fits(sp.free) {
+			if !g.req.Fits(sp.free) || g.bound && !slices.Contains(g.only, sp.node) {
 				continue
 			}
 			k := [2]int{g.spec.index, si}
 			ok, known := allowed[k]
 			if !known {
-				ok = sp.allows(g.spec.pod) == nil
+				ok = sp.allows(g.spec.pod, g.spec.terms) == nil
 				allowed[k] = ok
 			}
-			for ok && next[gi] < len(g.pods) && g.req.Fits(sp.free) {
+			if !ok {
+				continue
+			}
+			nb := pr.near(near, sp)
+			for next[gi] < len(g.pods) && g.req.Fits(sp.free) && (nb == nil || nb.room(g, 1) > 0) {
 				sp.free = sp.free.Sub(g.req)
-				pods[sp] = append(pods[sp], g.pods[next[gi]])
-				next[gi]++
+				pods[sp] = append(pods[sp], g.pods[next[gi]:next[gi]+g.per]...)
+				next[gi] += g.per
+				if nb != nil {
+					nb.add(g, 1)
+				}
 			}
 		}
 	}
@@ -114,6 +162,24 @@ func (pr *problem) existing(next []int) []model.Placement {
 		}
 	}
 	return out
+}
+
+// near is what lies on an existing node, nil where nobody asks.
+func (pr *problem) near(known map[*spot]*neighbours, sp *spot) *neighbours {
+	if pr.around == nil {
+		return nil
+	}
+	nb := known[sp]
+	if nb == nil {
+		nb = pr.around.neighbours()
+		pre := pr.around.onNode[sp.node]
+		copy(nb.tokens, pre.tokens)
+		for s, n := range pre.counts {
+			nb.counts[s] = n
+		}
+		known[sp] = nb
+	}
+	return nb
 }
 
 // tiers is the pools by weight, heaviest first.
@@ -160,8 +226,9 @@ func (pr *problem) buy(res *Result, tier []*pool, y weights, left []int64, next 
 			n := *proto
 			for _, it := range c.items {
 				g := pr.groups[it.group]
-				n.Pods = append(n.Pods, g.pods[next[it.group]:next[it.group]+int(it.n)]...)
-				next[it.group] += int(it.n)
+				k := int(it.n) * g.per
+				n.Pods = append(n.Pods, g.pods[next[it.group]:next[it.group]+k]...)
+				next[it.group] += k
 			}
 			res.New = append(res.New, &n)
 		}

@@ -129,20 +129,20 @@ func (s *Space) Free(n *model.Node) resource.Vector { return s.byID[n].free }
 // Allowed says why the pod may not go onto the node, nil where it may.
 func (s *Space) Allowed(p *model.Pod, n *model.Node) *model.Reason {
 	sp := s.byID[n]
-	if r := sp.allows(p); r != nil {
+	if r := sp.allows(p, p.Terms); r != nil {
 		return r
 	}
 	return sp.fits(p)
 }
 
-func (sp *spot) allows(p *model.Pod) *model.Reason {
+func (sp *spot) allows(p *model.Pod, terms []require.Set) *model.Reason {
 	if sp.closed != "" {
 		return &model.Reason{Filter: model.FilterTaints, Message: fmt.Sprintf("node %s %s", sp.node.ID(), sp.closed)}
 	}
 	if t, bad := p.Untolerated(sp.taints); bad {
 		return &model.Reason{Filter: model.FilterTaints, Message: fmt.Sprintf("node %s has taint %s", sp.node.ID(), t)}
 	}
-	if c := anyTerm(p.Terms, sp.node.Labels); c != nil {
+	if c := anyTerm(terms, sp.node.Labels); c != nil {
 		return &model.Reason{Filter: model.FilterRequirements, Message: fmt.Sprintf("node %s: %s", sp.node.ID(), c)}
 	}
 	return nil

@@ -70,6 +70,7 @@ type Pod struct {
 	Terms       []require.Set   // required: any one of these (node selector included in each); never empty
 	Preferred   []Preference    // heaviest first
 	Tolerations []Toleration
+	Topology    *Topology     // nil = asks nothing of the pods around it
 	Unsupported []Unsupported // reasons why it cannot be planned for; empty = it can
 	Invalid     string        // why the pod is to be left alone altogether (bad requirement), or empty
 	Ignore      bool          // asks for karpenter.sh/nodepool DoesNotExist: kept off our nodes on purpose

@@ -1,0 +1,539 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
+)
+
+// pinner decides, for pods whose place matters to others by a label such as the
+// zone, which value of the label each gets. Afterwards they are ordinary groups that
+// ask for that value, and any packing keeps spreads, affinities and anti-affinities
+// at that level.
+//
+// Pods are taken one by one against running counts, the way kube-scheduler will
+// count them later: what it sees are the pods that are bound and the nodes that exist.
+type pinner struct {
+	pr     *problem
+	a      *around
+	counts map[pinCount]int64 // pods that were pinned here so far
+	anti   map[pinAnti]int64
+	specs  map[string]*spec    // pinned specs by text
+	costs  map[string]float64  // of a spec by pins; +Inf = cannot run there
+	base   map[string]int64    // counts on existing nodes
+	doms   map[string][]string // universes
+	free   map[string][]string // values of a key that a spec may use
+	next   int                 // index of the next new spec
+}
+
+type pinCount struct {
+	key, value string
+	selector   int
+}
+
+type pinAnti struct {
+	antiKey
+	value string
+}
+
+// pin replaces the groups that are involved by pinned ones. Pods that cannot be
+// pinned get their verdict.
+func (pr *problem) pin() {
+	a := pr.around
+	if a == nil {
+		return
+	}
+	p := &pinner{pr: pr, a: a, counts: map[pinCount]int64{}, anti: map[pinAnti]int64{}, specs: map[string]*spec{}, costs: map[string]float64{},
+		base: map[string]int64{}, doms: map[string][]string{}, free: map[string][]string{}, next: len(pr.specs)}
+	keys := p.keysOf()
+	var queue []*group
+	var done []*group
+	for _, g := range pr.groups {
+		if len(keys[g]) == 0 {
+			done = append(done, g)
+		} else {
+			queue = append(queue, g)
+		}
+	}
+	if len(queue) == 0 {
+		return
+	}
+	// pods that others want to be near come first, then those that want to be near them
+	slices.SortStableFunc(queue, func(x, y *group) int { return cmp.Compare(len(x.topo().Affinity), len(y.topo().Affinity)) })
+	for len(queue) > 0 {
+		var later []*group
+		progress := false
+		for _, g := range queue {
+			pinned, left, why := p.group(g, keys[g])
+			done = append(done, pinned...)
+			progress = progress || len(pinned) > 0
+			if len(left) == 0 {
+				continue
+			}
+			rest := *g
+			rest.pods = left
+			keys[&rest] = keys[g]
+			rest.why = why
+			later = append(later, &rest)
+		}
+		if !progress {
+			for _, g := range later {
+				for _, pod := range g.pods {
+					pr.kept = append(pr.kept, model.Verdict{Pod: pod, Reasons: []model.Reason{*g.why}})
+				}
+			}
+			break
+		}
+		queue = later
+	}
+	pr.groups = done
+}
+
+// keysOf lists, for every group, the labels other than the host whose value must be
+// known for it: those of its own terms, and those of terms that pick it.
+func (p *pinner) keysOf() map[*group][]string {
+	byPicked := map[int][]string{} // selector -> keys of terms that have it
+	add := func(s model.Selector, key string) {
+		if key != model.LabelHostname {
+			i := p.a.selector(s)
+			if !slices.Contains(byPicked[i], key) {
+				byPicked[i] = append(byPicked[i], key)
+			}
+		}
+	}
+	for _, g := range p.pr.groups {
+		t := g.topo()
+		for _, s := range t.Spreads {
+			add(s.Selector, s.Key)
+		}
+		for _, s := range slices.Concat(t.Affinity, t.AntiAffinity) {
+			add(s.Selector, s.Key)
+		}
+	}
+	for _, pre := range p.a.onNode {
+		for k := range pre.anti {
+			if !slices.Contains(byPicked[k.selector], k.key) {
+				byPicked[k.selector] = append(byPicked[k.selector], k.key)
+			}
+		}
+	}
+	out := map[*group][]string{}
+	for _, g := range p.pr.groups {
+		set := map[string]bool{}
+		g.picked.each(func(s int) {
+			for _, k := range byPicked[s] {
+				set[k] = true
+			}
+		})
+		t := g.topo()
+		for _, s := range t.Spreads {
+			set[s.Key] = true
+		}
+		for _, s := range slices.Concat(t.Affinity, t.AntiAffinity) {
+			set[s.Key] = true
+		}
+		delete(set, model.LabelHostname)
+		out[g] = sortedKeys(set)
+	}
+	return out
+}
+
+func (g *group) topo() *model.Topology {
+	if t := g.pods[0].Topology; t != nil {
+		return t
+	}
+	return &model.Topology{}
+}
+
+// group pins the pods of one group as far as it goes; left are those that found no
+// value now, with the reason.
+func (p *pinner) group(g *group, keys []string) (pinned []*group, left []*model.Pod, why *model.Reason) {
+	byPins := map[string]*group{}
+	var order []string
+	for i, pod := range g.pods {
+		pins, r := p.one(g, keys)
+		if r != nil {
+			left, why = g.pods[i:], r
+			break
+		}
+		p.record(g, pins)
+		k := pinText(pins)
+		ng := byPins[k]
+		if ng == nil {
+			c := *g
+			c.pods, c.spec = nil, p.pinnedSpec(g.spec, pins)
+			ng = &c
+			byPins[k] = ng
+			order = append(order, k)
+		}
+		ng.pods = append(ng.pods, pod)
+	}
+	for _, k := range order {
+		pinned = append(pinned, byPins[k])
+	}
+	return pinned, left, why
+}
+
+// one chooses the values for the next pod of a group: of those that every term
+// allows the least crowded, then the cheapest, then the first by name.
+func (p *pinner) one(g *group, keys []string) (map[string]string, *model.Reason) {
+	pins := map[string]string{}
+	for _, key := range keys {
+		type choice struct {
+			value string
+			crowd int64
+			cost  float64
+		}
+		var best *choice
+		var why *model.Reason
+		for _, v := range p.values(g, key) {
+			pins[key] = v
+			cost := p.cost(g.spec, pins)
+			if math.IsInf(cost, 1) {
+				continue
+			}
+			crowd, r := p.allowed(g, key, v)
+			if r != nil {
+				why = r
+				continue
+			}
+			c := choice{v, crowd, cost}
+			if best == nil || cmp.Or(cmp.Compare(c.crowd, best.crowd), cmp.Compare(c.cost, best.cost), cmp.Compare(c.value, best.value)) < 0 {
+				best = &c
+			}
+		}
+		if best == nil {
+			delete(pins, key)
+			if why == nil {
+				why = p.nowhere(g, key)
+			}
+			return nil, why
+		}
+		pins[key] = best.value
+	}
+	return pins, nil
+}
+
+// nowhere is the reason where no value of the key can hold the pod at all: the
+// ordinary one of its spec, or that no node has such a label.
+func (p *pinner) nowhere(g *group, key string) *model.Reason {
+	if len(p.pr.pools) > 0 {
+		r := p.pr.reason(g, p.pr.pools[0])
+		if r.Filter != model.FilterOfferings || r.TypesLeft == 0 {
+			return &r
+		}
+	}
+	return &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf("no node and no pool offers a value of %s that the pod may use", key)}
+}
+
+// allowed says whether every term at the level of the key lets a pod of the group
+// have the value; crowd is how many pods of its spreads are there already.
+func (p *pinner) allowed(g *group, key, value string) (crowd int64, why *model.Reason) {
+	t := g.topo()
+	for i := range t.Spreads {
+		s := &t.Spreads[i]
+		if s.Key != key {
+			continue
+		}
+		n, r := p.spreadAllows(g, s, value)
+		if r != nil {
+			return 0, r
+		}
+		crowd += n
+	}
+	for _, term := range t.AntiAffinity {
+		if term.Key == key && p.count(key, value, p.a.selector(term.Selector)) > 0 {
+			return 0, &model.Reason{Filter: model.FilterAffinity, Message: fmt.Sprintf("anti-affinity: every %s that the pod may use holds a pod that it must not be near", key)}
+		}
+	}
+	for _, term := range t.Affinity {
+		if term.Key != key {
+			continue
+		}
+		s := p.a.selector(term.Selector)
+		if p.count(key, value, s) > 0 || g.picked.has(s) && p.total(key, s) == 0 {
+			continue
+		}
+		return 0, &model.Reason{Filter: model.FilterAffinity, Message: fmt.Sprintf("affinity: no %s that the pod may use holds a pod that it must be near", key)}
+	}
+	shunned := false
+	g.picked.each(func(s int) { shunned = shunned || p.shunned(antiKey{key, s}, value) })
+	if shunned {
+		return 0, &model.Reason{Filter: model.FilterAffinity, Message: fmt.Sprintf("anti-affinity of another pod: every %s that the pod may use holds a pod that must not be near it", key)}
+	}
+	return crowd, nil
+}
+
+func (p *pinner) spreadAllows(g *group, s *model.Spread, value string) (crowd int64, why *model.Reason) {
+	sel := p.a.selector(s.Selector)
+	universe := p.universe(g, s)
+	least := int64(math.MaxInt64)
+	for _, v := range universe {
+		least = min(least, p.spreadCount(g, s, sel, v))
+	}
+	if len(universe) == 0 || s.MinDomains > int64(len(universe)) {
+		least = 0
+	}
+	self := int64(0)
+	if g.picked.has(sel) {
+		self = 1
+	}
+	n := p.spreadCount(g, s, sel, value)
+	if n+self-least > s.MaxSkew {
+		return 0, &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf(
+			"topology spread over %s: %s holds %d of the pods, the emptiest of %d values %d, maxSkew is %d", s.Key, value, n, len(universe), least, s.MaxSkew)}
+	}
+	return n, nil
+}
+
+// spreadCount is the pods of a spread with a value: on existing nodes that count for
+// this pod, and pinned ones.
+func (p *pinner) spreadCount(g *group, s *model.Spread, sel int, value string) int64 {
+	k := fmt.Sprintf("%d|%s|%d|%t%t|%s", g.spec.index, s.Key, sel, s.HonorAffinity, s.HonorTaints, value)
+	n, ok := p.base[k]
+	if !ok {
+		for _, node := range p.pr.w.Nodes {
+			if node.Labels[s.Key] == value && p.countsFor(g, s, node) {
+				n += p.a.onNode[node].counts[sel]
+			}
+		}
+		p.base[k] = n
+	}
+	return n + p.counts[pinCount{s.Key, value, sel}]
+}
+
+// countsFor says whether an existing node counts for the spread of a pod.
+func (p *pinner) countsFor(g *group, s *model.Spread, n *model.Node) bool {
+	if !n.Joined() {
+		return false
+	}
+	if s.HonorAffinity && anyTerm(g.spec.own, n.Labels) != nil {
+		return false
+	}
+	if s.HonorTaints {
+		if _, bad := g.spec.pod.Untolerated(n.Taints); bad {
+			return false
+		}
+	}
+	return true
+}
+
+// universe is the values over which a spread is counted: those of existing nodes
+// that count, and those that can really be bought for the pod, its volumes left out
+// of account.
+func (p *pinner) universe(g *group, s *model.Spread) []string {
+	k := fmt.Sprintf("%d|%s|%t%t", g.spec.index, s.Key, s.HonorAffinity, s.HonorTaints)
+	if u, ok := p.doms[k]; ok {
+		return u
+	}
+	set := map[string]bool{}
+	for _, n := range p.pr.w.Nodes {
+		if v, ok := n.Labels[s.Key]; ok && p.countsFor(g, s, n) {
+			set[v] = true
+		}
+	}
+	free := *g.spec
+	if len(g.spec.pod.Topology.VolumeTerms) > 0 {
+		free = *p.specWith(g.spec.own, g.spec.pod)
+	}
+	for _, v := range p.offered(&free, s.Key) {
+		if !math.IsInf(p.buyCost(&free, map[string]string{s.Key: v}), 1) {
+			set[v] = true
+		}
+	}
+	u := sortedKeys(set)
+	p.doms[k] = u
+	return u
+}
+
+// values is what a pod of the group might get for a key.
+func (p *pinner) values(g *group, key string) []string {
+	k := fmt.Sprintf("%d|%s", g.spec.index, key)
+	if v, ok := p.free[k]; ok {
+		return v
+	}
+	set := map[string]bool{}
+	for _, n := range p.pr.w.Nodes {
+		if v, ok := n.Labels[key]; ok {
+			set[v] = true
+		}
+	}
+	for _, v := range p.offered(g.spec, key) {
+		set[v] = true
+	}
+	out := sortedKeys(set)
+	p.free[k] = out
+	return out
+}
+
+// offered is the values of a label that pools can give their nodes.
+func (p *pinner) offered(s *spec, key string) []string {
+	set := map[string]bool{}
+	for _, pool := range p.pr.pools {
+		if pool.why != nil {
+			continue
+		}
+		if ofOffering(key) {
+			idx := pool.class.index(key)
+			for i, v := range idx.values {
+				if intersects(idx.bits[i], pool.usable) {
+					set[v] = true
+				}
+			}
+			continue
+		}
+		if r, ok := pool.Requirements.Get(key); ok && r.Finite() {
+			for _, v := range r.Values {
+				set[v] = true
+			}
+		}
+	}
+	for _, t := range s.terms {
+		if r, ok := t.Get(key); ok && r.Finite() {
+			for _, v := range r.Values {
+				set[v] = true
+			}
+		}
+	}
+	return sortedKeys(set)
+}
+
+// count is the pods that a selector picks with a value, wherever they are.
+func (p *pinner) count(key, value string, sel int) int64 {
+	n := p.counts[pinCount{key, value, sel}]
+	for _, node := range p.pr.w.Nodes {
+		if node.Labels[key] == value && node.Joined() {
+			n += p.a.onNode[node].counts[sel]
+		}
+	}
+	return n
+}
+
+// total is the pods that a selector picks on nodes with the label, and pinned ones.
+func (p *pinner) total(key string, sel int) int64 {
+	var n int64
+	for k, c := range p.counts {
+		if k.key == key && k.selector == sel {
+			n += c
+		}
+	}
+	for _, node := range p.pr.w.Nodes {
+		if _, ok := node.Labels[key]; ok && node.Joined() {
+			n += p.a.onNode[node].counts[sel]
+		}
+	}
+	return n
+}
+
+func (p *pinner) shunned(k antiKey, value string) bool {
+	if p.anti[pinAnti{k, value}] > 0 {
+		return true
+	}
+	for _, node := range p.pr.w.Nodes {
+		if node.Labels[k.key] == value && p.a.onNode[node].anti[k] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pinner) record(g *group, pins map[string]string) {
+	for key, v := range pins {
+		g.picked.each(func(s int) { p.counts[pinCount{key, v, s}]++ })
+	}
+	for _, t := range g.topo().AntiAffinity {
+		if v, ok := pins[t.Key]; ok {
+			p.anti[pinAnti{antiKey{t.Key, p.a.selector(t.Selector)}, v}]++
+		}
+	}
+}
+
+func pinText(pins map[string]string) string {
+	var b strings.Builder
+	for _, k := range sortedKeys(pins) {
+		fmt.Fprintf(&b, "%q=%q ", k, pins[k])
+	}
+	return b.String()
+}
+
+// cost is a measure of what a pod of the spec costs with these values, to choose
+// between equally crowded ones: the least price per machine size, 0 where an
+// existing node may take it, +Inf where nothing may.
+func (p *pinner) cost(s *spec, pins map[string]string) float64 {
+	k := fmt.Sprintf("%d|%s", s.index, pinText(pins))
+	if c, ok := p.costs[k]; ok {
+		return c
+	}
+	c := p.buyCost(s, pins)
+	if math.IsInf(c, 1) {
+		want := require.FromLabels(pins)
+		for _, n := range p.pr.w.Nodes {
+			if n.BeingRemoved() || want.LabelsSatisfy(n.Labels) != nil || anyTerm(s.terms, n.Labels) != nil {
+				continue
+			}
+			if _, bad := s.pod.Untolerated(schedulingTaints(n)); !bad {
+				c = math.MaxFloat64
+				break
+			}
+		}
+	}
+	p.costs[k] = c
+	return c
+}
+
+func (p *pinner) buyCost(s *spec, pins map[string]string) float64 {
+	best := math.Inf(1)
+	ps := p.pinnedSpec(s, pins)
+	for _, pool := range p.pr.pools {
+		e := ps.elig[pool.index]
+		if e.bits == nil {
+			continue
+		}
+		e.bits.each(func(i int) {
+			if !pool.usable.has(i) || pool.class.exotic.has(i) && !math.IsInf(best, 1) {
+				return
+			}
+			room := pool.class.offerings[i].Type.Allocatable.Sub(pool.overhead[i])
+			if !s.pod.Requests.Fits(room) {
+				return
+			}
+			size := float64(room.Base[0])/1000 + float64(room.Base[1])/(8<<30)
+			best = min(best, pool.effective(i)/max(size, 1e-9))
+		})
+	}
+	return best
+}
+
+// pinnedSpec is the spec with the values asked for on top.
+func (p *pinner) pinnedSpec(s *spec, pins map[string]string) *spec {
+	k := fmt.Sprintf("%d|%s", s.index, pinText(pins))
+	if got := p.specs[k]; got != nil {
+		return got
+	}
+	want := require.FromLabels(maps.Clone(pins))
+	terms := make([]require.Set, len(s.terms))
+	for i, t := range s.terms {
+		terms[i] = t.And(want)
+	}
+	n := p.specWith(terms, s.pod)
+	n.own = s.own
+	p.specs[k] = n
+	return n
+}
+
+func (p *pinner) specWith(terms []require.Set, pod *model.Pod) *spec {
+	n := &spec{index: p.next, pod: pod, terms: terms, own: terms}
+	p.next++
+	p.pr.specs = append(p.pr.specs, n)
+	n.elig = make([]eligibility, len(p.pr.pools))
+	for _, pool := range p.pr.pools {
+		n.elig[pool.index] = p.pr.eligible(n, pool)
+	}
+	return n
+}

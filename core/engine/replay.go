@@ -1,0 +1,365 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-project/weir/core/model"
+)
+
+// replay carries a plan out pod by pod, the way kube-scheduler would, and tells the
+// pods that it could not bind because of the pods around them. All planned nodes are
+// there from the start. Pods that ask something of others go first, as soon as they
+// may; then those that ask nothing, then the first kind again: what is left after
+// that has no order in which it could run.
+type replay struct {
+	places  []*place
+	planned map[*model.Pod]bool
+	kinds   map[string]*kind
+	sels    map[string]*census
+	order   []*census
+	shuns   []*shun // anti-affinities of pods that are there
+	byShun  map[string]*shun
+}
+
+// place is a node as the replay sees it.
+type place struct {
+	name   string
+	isNew  bool
+	labels map[string]string
+	taints []model.Taint
+	ports  []model.HostPort
+}
+
+// kind is pods that no selector can tell apart: same namespace, same labels.
+type kind struct {
+	sample *model.Pod
+	picked []*census // selectors that pick it
+}
+
+// census counts the pods a selector picks, by place and, once asked, by label value.
+type census struct {
+	sel   model.Selector
+	on    map[*place]int64
+	byKey map[string]map[string]int64
+}
+
+// shun counts the pods that have an anti-affinity, by the value of its key.
+type shun struct {
+	sel model.Selector
+	key string
+	by  map[string]int64
+}
+
+// misfit is a pod that could not be bound, and why.
+type misfit struct {
+	pod *model.Pod
+	why model.Reason
+}
+
+type waitingPod struct {
+	pod *model.Pod
+	at  *place
+}
+
+// replayPlan answers the pods of the plan that its neighbours keep from running.
+func replayPlan(w *model.World, placements []model.Placement, launch []*model.NewNode) []misfit {
+	if !asksOfOthers(w, placements, launch) {
+		return nil
+	}
+	r := &replay{planned: map[*model.Pod]bool{}, kinds: map[string]*kind{}, sels: map[string]*census{}, byShun: map[string]*shun{}}
+	byNode := map[*model.Node]*place{}
+	var queue []waitingPod
+	for _, n := range w.Nodes {
+		pl := &place{name: n.ID(), labels: n.Labels, taints: n.Taints}
+		byNode[n] = pl
+		r.places = append(r.places, pl)
+		r.know(n.Pods)
+	}
+	for _, p := range placements {
+		r.know(p.Pods)
+		for _, pod := range p.Pods {
+			queue = append(queue, waitingPod{pod, byNode[p.Node]})
+		}
+	}
+	daemons := map[*place][]*model.Pod{}
+	for _, n := range launch {
+		pl := &place{name: "new node " + n.Name, isNew: true, labels: n.Labels}
+		r.places = append(r.places, pl)
+		r.know(n.Pods)
+		if n.Pool != nil {
+			pl.taints = n.Pool.Taints
+			for _, d := range w.DaemonSets {
+				if _, bad := d.Pod.Untolerated(n.Pool.Taints); !bad && anyTerm(d.Pod.Terms, n.Labels) == nil {
+					daemons[pl] = append(daemons[pl], d.Pod)
+				}
+			}
+			r.know(daemons[pl])
+		}
+		for _, pod := range n.Pods {
+			queue = append(queue, waitingPod{pod, pl})
+		}
+	}
+	r.matchKinds()
+	for _, n := range w.Nodes {
+		for _, p := range n.Pods {
+			r.add(p, byNode[n])
+		}
+	}
+	for pl, pods := range daemons {
+		for _, p := range pods {
+			r.add(p, pl)
+		}
+	}
+	return r.run(queue)
+}
+
+func asksOfOthers(w *model.World, placements []model.Placement, launch []*model.NewNode) bool {
+	asks := func(p *model.Pod) bool { return !p.Topology.None() }
+	for _, p := range placements {
+		if slices.ContainsFunc(p.Pods, asks) {
+			return true
+		}
+	}
+	for _, n := range launch {
+		if slices.ContainsFunc(n.Pods, asks) {
+			return true
+		}
+	}
+	// anti-affinity of what is running keeps waiting pods away, too
+	return slices.ContainsFunc(w.Nodes, func(n *model.Node) bool {
+		return slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Topology != nil && len(p.Topology.AntiAffinity) > 0 })
+	})
+}
+
+func kindKey(p *model.Pod) string {
+	var b strings.Builder
+	b.WriteString(p.Namespace)
+	for _, k := range sortedKeys(p.Labels) {
+		b.WriteString("\x00" + k + "\x01" + p.Labels[k])
+	}
+	return b.String()
+}
+
+// know registers the selectors and the kinds of pods.
+func (r *replay) know(pods []*model.Pod) {
+	for _, p := range pods {
+		k := kindKey(p)
+		if r.kinds[k] == nil {
+			r.kinds[k] = &kind{sample: p}
+		}
+		if p.Topology == nil {
+			continue
+		}
+		for _, s := range p.Topology.Spreads {
+			r.census(s.Selector)
+		}
+		for _, s := range p.Topology.Affinity {
+			r.census(s.Selector)
+		}
+		for _, s := range p.Topology.AntiAffinity {
+			r.census(s.Selector)
+		}
+	}
+}
+
+func (r *replay) census(s model.Selector) *census {
+	c := r.sels[s.ID]
+	if c == nil {
+		c = &census{sel: s, on: map[*place]int64{}, byKey: map[string]map[string]int64{}}
+		r.sels[s.ID] = c
+		r.order = append(r.order, c)
+	}
+	return c
+}
+
+func (r *replay) matchKinds() {
+	for _, k := range r.kinds {
+		for _, c := range r.order {
+			if c.sel.Picks(k.sample) {
+				k.picked = append(k.picked, c)
+			}
+		}
+	}
+}
+
+// value is a place's value of a key; a host without the label is its own.
+func (pl *place) value(key string) (string, bool) {
+	if key == model.LabelHostname && (pl.isNew || pl.labels[key] == "") {
+		return pl.name, true
+	}
+	v, ok := pl.labels[key]
+	return v, ok
+}
+
+// within counts the census's pods in the places that share a value.
+func (c *census) within(key, v string) int64 { return c.values(key)[v] }
+
+func (c *census) values(key string) map[string]int64 {
+	m := c.byKey[key]
+	if m == nil {
+		m = map[string]int64{}
+		for pl, n := range c.on {
+			if x, ok := pl.value(key); ok {
+				m[x] += n
+			}
+		}
+		c.byKey[key] = m
+	}
+	return m
+}
+
+// add binds a pod.
+func (r *replay) add(p *model.Pod, pl *place) {
+	if p.Terminal {
+		return
+	}
+	if p.Topology != nil {
+		pl.ports = append(pl.ports, p.Topology.HostPorts...)
+		for _, a := range p.Topology.AntiAffinity {
+			v, ok := pl.value(a.Key)
+			if !ok {
+				continue
+			}
+			k := a.Key + "\x00" + a.Selector.ID
+			s := r.byShun[k]
+			if s == nil {
+				s = &shun{sel: a.Selector, key: a.Key, by: map[string]int64{}}
+				r.byShun[k] = s
+				r.shuns = append(r.shuns, s)
+			}
+			s.by[v]++
+		}
+	}
+	if p.Deleting != nil {
+		return
+	}
+	for _, c := range r.kinds[kindKey(p)].picked {
+		c.on[pl]++
+		for key, m := range c.byKey {
+			if v, ok := pl.value(key); ok {
+				m[v]++
+			}
+		}
+	}
+}
+
+// run binds the queue in rounds and answers what is left.
+func (r *replay) run(queue []waitingPod) []misfit {
+	var asking, plain []waitingPod
+	for _, q := range queue {
+		if q.pod.Topology.None() {
+			plain = append(plain, q)
+		} else {
+			asking = append(asking, q)
+		}
+	}
+	asking, _ = r.round(asking)
+	plain, lost := r.round(plain)
+	_ = plain
+	_, more := r.round(asking)
+	return append(lost, more...)
+}
+
+// round binds whatever may be bound until nothing more can.
+func (r *replay) round(queue []waitingPod) (left []waitingPod, why []misfit) {
+	for {
+		left, why = nil, nil
+		for _, q := range queue {
+			if reason := r.refuses(q.pod, q.at); reason != nil {
+				left, why = append(left, q), append(why, misfit{q.pod, *reason})
+				continue
+			}
+			r.add(q.pod, q.at)
+		}
+		if len(left) == 0 || len(left) == len(queue) {
+			return left, why
+		}
+		queue = left
+	}
+}
+
+// refuses is why the pod may not be bound to the place now.
+func (r *replay) refuses(p *model.Pod, pl *place) *model.Reason {
+	no := func(f model.Filter, format string, args ...any) *model.Reason {
+		return &model.Reason{Filter: f, Message: fmt.Sprintf(format, args...)}
+	}
+	for _, s := range r.shuns {
+		if v, ok := pl.value(s.key); ok && s.by[v] > 0 && s.sel.Picks(p) {
+			return no(model.FilterAffinity, "anti-affinity of another pod: %s=%s holds one that must not be near this pod", s.key, v)
+		}
+	}
+	if p.Topology == nil {
+		return nil
+	}
+	for _, a := range p.Topology.AntiAffinity {
+		if v, ok := pl.value(a.Key); ok && r.census(a.Selector).within(a.Key, v) > 0 {
+			return no(model.FilterAffinity, "anti-affinity: %s=%s holds a pod that it must not be near", a.Key, v)
+		}
+	}
+	for _, a := range p.Topology.Affinity {
+		v, ok := pl.value(a.Key)
+		c := r.census(a.Selector)
+		if ok && c.within(a.Key, v) > 0 {
+			continue
+		}
+		if first := a.Selector.Picks(p) && len(c.values(a.Key)) == 0; ok && first {
+			continue
+		}
+		return no(model.FilterAffinity, "affinity: no pod that it must be near is in %s=%s", a.Key, v)
+	}
+	for i := range p.Topology.Spreads {
+		if reason := r.spreadRefuses(p, pl, &p.Topology.Spreads[i]); reason != nil {
+			return reason
+		}
+	}
+	for _, h := range p.Topology.HostPorts {
+		if slices.ContainsFunc(pl.ports, h.Collides) {
+			return no(model.FilterPorts, "port %s %d of %s is taken", h.Protocol, h.Port, pl.name)
+		}
+	}
+	if len(p.Topology.VolumeTerms) > 0 {
+		if c := anyTerm(p.Topology.VolumeTerms, pl.labels); c != nil {
+			return no(model.FilterVolumes, "its volumes are not where %s is: %s", pl.name, c)
+		}
+	}
+	return nil
+}
+
+func (r *replay) spreadRefuses(p *model.Pod, pl *place, s *model.Spread) *model.Reason {
+	own, ok := pl.value(s.Key)
+	if !ok {
+		return &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf("topology spread: %s has no label %s", pl.name, s.Key)}
+	}
+	counts := map[string]int64{}
+	c := r.census(s.Selector)
+	for _, x := range r.places {
+		v, ok := x.value(s.Key)
+		if !ok || s.HonorAffinity && anyTerm(p.Terms, x.labels) != nil {
+			continue
+		}
+		if s.HonorTaints {
+			if _, bad := p.Untolerated(x.taints); bad {
+				continue
+			}
+		}
+		counts[v] += c.on[x]
+	}
+	least := counts[own]
+	for _, n := range counts {
+		least = min(least, n)
+	}
+	if int64(len(counts)) < s.MinDomains {
+		least = 0
+	}
+	self := int64(0)
+	if s.Selector.Picks(p) {
+		self = 1
+	}
+	if counts[own]+self-least > s.MaxSkew {
+		return &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf("topology spread: %s=%s holds %d of the pods, the emptiest of %d values %d, maxSkew is %d",
+			s.Key, own, counts[own], len(counts), least, s.MaxSkew)}
+	}
+	return nil
+}
