@@ -52,6 +52,20 @@ func serveFake(behaviour string, args []string) {
 			os.Exit(2)
 		}
 		sdk.Serve(s)
+	case "host": // a host with a strategy of its own, whose process id it prints
+		self, err := os.Executable()
+		if err != nil {
+			panic(err)
+		}
+		h, err := New(bound(Spec{Name: "fake", Path: self, Args: []string{"serve", "well"}}), Options{})
+		if err != nil {
+			panic(err)
+		}
+		if err := h.Settled(context.Background()); err != nil {
+			panic(err)
+		}
+		fmt.Println(statusOf(h, "fake").PID)
+		select {}
 	case "print": // a handshake line, and then nothing
 		fmt.Println(args[0])
 		select {}
@@ -66,9 +80,10 @@ func serveFake(behaviour string, args []string) {
 			panic(err)
 		}
 		time.Sleep(d)
-	case "noisy":
+	case "stray":
 		fmt.Println("loading 1|2 models...")
 		fmt.Println("1|not a handshake")
+	case "noisy":
 		for i := range 5000 {
 			fmt.Fprintf(os.Stderr, "[WARN] line %d\n", i)
 		}

@@ -42,14 +42,14 @@ type instance struct {
 	mu   sync.Mutex // guards what follows
 	proc *process
 
-	sending sync.Mutex // held while a catalogue is sent; guards what follows
-	sent    [32]byte   // hash of the catalogue that it holds
+	sending chan struct{} // holds one token, taken while a catalogue is sent; guards what follows
+	sent    [32]byte      // hash of the catalogue that it holds
 }
 
 // startInstance starts a process and brings it to the point where it can serve. On
 // every error the process is gone when it returns. ctx carries the deadline.
 func startInstance(ctx context.Context, spec Spec, img *image, log *zap.Logger) (_ *instance, err error) {
-	in := &instance{lines: newLineLog(log)}
+	in := &instance{lines: newLineLog(log), sending: make(chan struct{}, 1)}
 	in.dir, err = os.MkdirTemp("", "weir-strategy-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the socket: %w", err)
@@ -228,8 +228,12 @@ func (in *instance) withCatalogue(ctx context.Context, c *sdk.Catalogue, call fu
 }
 
 func (in *instance) send(ctx context.Context, c *sdk.Catalogue, again bool) error {
-	in.sending.Lock()
-	defer in.sending.Unlock()
+	select {
+	case in.sending <- struct{}{}:
+		defer func() { <-in.sending }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if in.sent == c.Hash && !again {
 		return nil
 	}

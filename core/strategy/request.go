@@ -84,11 +84,11 @@ func (m *market) priceRequest(w *model.World, pools []*model.Pool) *sdk.PriceReq
 		}
 	}
 	req.Pools = m.pools(w, pools)
-	var sum resource.Vector
+	req.Demand.Pods = len(w.Pods)
 	for _, p := range w.Pods {
-		sum = sum.Add(p.Requests)
+		req.Demand.CPUMilli = resource.SaturatingAdd(req.Demand.CPUMilli, p.Requests.Base[resource.CPU])
+		req.Demand.MemoryBytes = resource.SaturatingAdd(req.Demand.MemoryBytes, p.Requests.Base[resource.Memory])
 	}
-	req.Demand = sdk.Demand{Pods: len(w.Pods), CPUMilli: sum.Get("cpu"), MemoryBytes: sum.Get("memory")}
 	return req
 }
 
@@ -223,27 +223,10 @@ func (m *market) poolPrices(w *model.World, pool *sdk.Pool, a *sdk.PoolPrices) (
 			out.Offerings[o-r.base].Veto = v.Reason
 		}
 	}
-	for _, l := range a.Limits {
-		limit, ok := shareLimit(l)
-		if !ok {
-			return model.PoolPrices{}, &refusal{fmt.Sprintf("pool %q: limit %q is of a form that this version's engine does not keep", pool.Name, l.Name)}
-		}
-		out.MaxShare = append(out.MaxShare, limit)
+	if len(a.Limits) > 0 {
+		return model.PoolPrices{}, &refusal{fmt.Sprintf("pool %q: limits, such as %q, are not kept by this version's engine", pool.Name, a.Limits[0].Name)}
 	}
 	return out, nil
-}
-
-// shareLimit is the one form of limit that the engine keeps: at most a share of the
-// nodes with one label value.
-func shareLimit(l sdk.Limit) (model.ShareLimit, bool) {
-	s := l.Share
-	if s == nil || s.Min != 0 || s.Measure != sdk.MeasureNodes || len(s.Selector) != 1 {
-		return model.ShareLimit{}, false
-	}
-	if match := s.Selector[0]; !match.Negate && len(match.Values) == 1 {
-		return model.ShareLimit{Key: match.Key, Value: match.Values[0], Max: s.Max}, true
-	}
-	return model.ShareLimit{}, false
 }
 
 // scoreRequest asks for verdicts on moves of the given pools. It is an error if a
