@@ -22,66 +22,88 @@ type happening struct {
 // podGroup joins happenings of pods of one instant that differ in the pod only.
 type podGroup struct{ what, workload, node, why string }
 
+// note tells of something. Equal things of one instant that differ in the subject
+// only become one line.
 func (s *sim) note(h happening) {
-	s.flush()
-	s.tell(h)
-}
-
-func (s *sim) tell(h happening) {
-	h.At = s.now
 	if h.node != "" && h.Subject != h.node {
 		h.Subject += " (" + h.node + ")"
 	}
-	s.report.Happenings = append(s.report.Happenings, h.Happening)
-	if s.opts.Happened != nil {
-		s.opts.Happened(h.Happening)
-	}
+	s.groups = append(s.groups, moment{note: &h.Happening})
 }
 
 // podNote counts a pod's happening; equal ones of one instant become one line.
 func (s *sim) podNote(what string, p *model.Pod, why string) {
 	g := podGroup{what, workloadOf(p), p.NodeName, why}
-	if i := slices.IndexFunc(s.groups, func(x groupCount) bool { return x.g == g }); i >= 0 {
+	if i := slices.IndexFunc(s.groups, func(x moment) bool { return x.note == nil && x.pods == g }); i >= 0 {
 		s.groups[i].n++
 		return
 	}
-	s.groups = append(s.groups, groupCount{g, 1})
+	s.groups = append(s.groups, moment{pods: g, n: 1})
 }
 
-type groupCount struct {
-	g podGroup
-	n int
+// moment is what happened at the present instant: a note, or something to n equal pods.
+type moment struct {
+	note *Happening
+	pods podGroup
+	n    int
 }
 
-// flush tells of the pods of the past instant.
+// flush tells of the past instant.
 func (s *sim) flush() {
 	groups := s.groups
 	s.groups = nil
-	for _, x := range groups {
-		h := Happening{Kind: "pods", Subject: x.g.workload, Count: x.n, Why: x.g.why}
-		on := ""
-		if x.g.node != "" {
-			on = " on " + x.g.node
+	for i, x := range groups {
+		switch {
+		case x.note == nil:
+			s.tell(podHappening(x))
+		case x.note.Text != "":
+			for j := i + 1; j < len(groups); j++ {
+				if n := groups[j].note; n != nil && n.joins(x.note) {
+					x.note.Subject += ", " + n.Subject
+					n.Text = "" // told here
+				}
+			}
+			s.tell(*x.note)
 		}
-		switch x.g.what {
-		case "created":
-			h.Text = plural(x.n, "pod") + " created"
-			h.Detail = true
-		case "unschedulable":
-			h.Text, h.Why = plural(x.n, "pod")+" pending", "no node has room that they may use"
-		case "bound":
-			h.Text = plural(x.n, "pod") + " bound to " + x.g.node
-		case "running":
-			h.Text = plural(x.n, "pod") + " running" + on
-		case "evicted":
-			h.Kind, h.Text = "evict", plural(x.n, "pod")+" evicted from "+x.g.node
-		case "forced":
-			h.Kind, h.Warning, h.Text = "evict", true, plural(x.n, "pod")+" deleted past their budgets from "+x.g.node
-		case "gone":
-			h.Text, h.Detail = plural(x.n, "pod")+" gone"+on, true
-		}
-		s.tell(happening{Happening: h})
 	}
+}
+
+// joins says whether two happenings can be told as one.
+func (h *Happening) joins(o *Happening) bool {
+	return h.Text == o.Text && h.Kind == o.Kind && h.Why == o.Why && h.USDPerHour == 0 && o.USDPerHour == 0 && h.Detail == o.Detail && h.Kind != "step"
+}
+
+func (s *sim) tell(h Happening) {
+	h.At = s.now
+	s.report.Happenings = append(s.report.Happenings, h)
+	if s.opts.Happened != nil {
+		s.opts.Happened(h)
+	}
+}
+
+func podHappening(x moment) Happening {
+	h := Happening{Kind: "pods", Subject: x.pods.workload, Count: x.n, Why: x.pods.why}
+	on := ""
+	if x.pods.node != "" {
+		on = " on " + x.pods.node
+	}
+	switch x.pods.what {
+	case "created":
+		h.Text, h.Detail = plural(x.n, "pod")+" created", true
+	case "unschedulable":
+		h.Text, h.Why = plural(x.n, "pod")+" pending", "no node has room that they may use"
+	case "bound":
+		h.Text = plural(x.n, "pod") + " bound to " + x.pods.node
+	case "running":
+		h.Text = plural(x.n, "pod") + " running" + on
+	case "evicted":
+		h.Kind, h.Text = "evict", plural(x.n, "pod")+" evicted from "+x.pods.node
+	case "forced":
+		h.Kind, h.Warning, h.Text = "evict", true, plural(x.n, "pod")+" deleted past their budgets from "+x.pods.node
+	case "gone":
+		h.Text, h.Detail = plural(x.n, "pod")+" gone"+on, true
+	}
+	return h
 }
 
 // The observer of the API server.
@@ -193,7 +215,11 @@ func (s *sim) claimChanged(old, c *model.Claim) {
 		}
 	}
 	if d := c.Condition(model.CondDisruptionReason); !old.Is(model.CondDisruptionReason) && d.Status == "True" {
-		s.note(happening{Happening: Happening{Kind: "claim", Subject: c.Name, Text: "to be given back: " + d.Reason, Why: d.Message}, node: c.NodeName})
+		why := d.Message
+		if why == d.Reason {
+			why = ""
+		}
+		s.note(happening{Happening: Happening{Kind: "claim", Subject: c.Name, Text: "to be given back: " + d.Reason, Why: why}, node: c.NodeName})
 	}
 	if old.Deleting == nil && c.Deleting != nil {
 		s.note(happening{Happening: Happening{Kind: "claim", Subject: c.Name, Text: "NodeClaim is being deleted", Detail: true}, node: c.NodeName})
@@ -300,11 +326,7 @@ func (s *sim) planned(p *model.Plan) {
 	if p.Strategy != "" {
 		s.report.Strategy = p.Strategy
 	}
-	for _, n := range p.Launch {
-		s.note(happening{Happening: Happening{Kind: "plan", Subject: n.Pool.Name, Count: len(n.Pods), USDPerHour: n.Offering.USDPerHour,
-			Text: fmt.Sprintf("buy %s in %s, %s, for %s", n.Offering.Type.Name, n.Offering.Zone, n.Offering.CapacityType, plural(len(n.Pods), "pod")),
-			Why:  whyBuy(p, n)}})
-	}
+	s.tellLaunch(p)
 	for i := range p.Commands {
 		c := &p.Commands[i]
 		names := make([]string, len(c.Remove))
@@ -337,16 +359,32 @@ func reasons(v model.Verdict) string {
 	return strings.Join(parts, "; ")
 }
 
-func whyBuy(p *model.Plan, n *model.NewNode) string {
-	why := fmt.Sprintf("%s: cheapest place for %s", cmp.Or(p.Strategy, "built-in"), n.Requests.Map()["cpu"]+" CPU and "+n.Requests.Map()["memory"])
-	if len(n.Alternatives) > 0 {
-		a := n.Alternatives[0]
-		why += fmt.Sprintf("; next best %s in %s at %.4f, %d alternatives", a.Type.Name, a.Zone, a.USDPerHour, len(n.Alternatives))
+// tellLaunch tells what is to be bought, for how many pods, and how far that is from the best possible.
+func (s *sim) tellLaunch(p *model.Plan) {
+	if len(p.Launch) == 0 {
+		return
 	}
+	pods, usd := 0, 0.0
+	for _, n := range p.Launch {
+		pods += len(n.Pods)
+		usd += n.Offering.USDPerHour
+	}
+	why := cmp.Or(p.Strategy, "built-in")
 	if p.LowerBoundUSDPerHour > 0 {
-		why += fmt.Sprintf("; no plan can cost less than %.4f USD/h", p.LowerBoundUSDPerHour)
+		why += fmt.Sprintf("; proven: no plan costs less than %.4f USD/h", p.LowerBoundUSDPerHour)
 	}
-	return why
+	s.note(happening{Happening: Happening{Kind: "plan", Count: pods, USDPerHour: round(usd), Why: why,
+		Text: fmt.Sprintf("buy %s for %s", plural(len(p.Launch), "machine"), plural(pods, "pod"))}})
+	for _, n := range p.Launch {
+		requests := n.Requests.Map()
+		why := fmt.Sprintf("cheapest for %s CPU and %s", requests["cpu"], requests["memory"])
+		if len(n.Alternatives) > 0 {
+			a := n.Alternatives[0]
+			why += fmt.Sprintf("; then %s in %s at %.4f; %s named to EC2", a.Type.Name, a.Zone, a.USDPerHour, plural(len(n.Alternatives)+1, "offering"))
+		}
+		s.note(happening{Happening: Happening{Kind: "plan", Subject: n.Pool.Name, Count: len(n.Pods), USDPerHour: n.Offering.USDPerHour, Why: why,
+			Text: fmt.Sprintf("  %s in %s, %s, for %s", n.Offering.Type.Name, n.Offering.Zone, n.Offering.CapacityType, plural(len(n.Pods), "pod"))}})
+	}
 }
 
 // Figures.

@@ -92,7 +92,7 @@ type sim struct {
 	// figures
 	report       *Report
 	totals       *Totals
-	groups       []groupCount
+	groups       []moment
 	changed      bool
 	waitingSince map[string]time.Time
 	eventsTold   map[string]bool

@@ -170,8 +170,16 @@ func (s *sim) check(x *Step) {
 	c := Check{At: s.now, Title: cmp.Or(x.Title, x.place), OK: len(wrong) == 0, Text: strings.Join(wrong, "; ")}
 	s.report.Checks = append(s.report.Checks, c)
 	if !c.OK {
-		s.note(happening{Happening: Happening{Kind: "expect", Warning: true, Subject: c.Title, Text: "NOT AS EXPECTED: " + c.Text}})
-	} else {
-		s.note(happening{Happening: Happening{Kind: "expect", Subject: c.Title, Text: "as expected", Detail: true}})
+		s.note(happening{Happening: Happening{Kind: "expect", Warning: true, Text: "NOT AS EXPECTED: " + c.Text}})
+		return
 	}
+	seen := fmt.Sprintf("%s running, %d pending", plural(running, "pod"), pending)
+	if e.Workload != "" {
+		seen += " of " + e.Workload
+	}
+	for _, pool := range sortedKeys(perPool) {
+		seen += fmt.Sprintf("; %s in %s", plural(perPool[pool], "machine"), pool)
+	}
+	seen += fmt.Sprintf("; %d pods lost, %d budgets broken so far", s.totals.PodsLost, s.totals.BrokenBudgets)
+	s.note(happening{Happening: Happening{Kind: "expect", USDPerHour: s.usdPerHour(), Text: "as expected: " + seen}})
 }

@@ -45,6 +45,8 @@ func WriteHappening(w io.Writer, h Happening, start time.Time, st Style) error {
 		color = ansiRed
 	case h.Warning:
 		color = ansiYellow
+	case h.Kind == "expect":
+		color = ansiGreen
 	case h.Kind == "plan":
 		color = ansiCyan
 	case h.Kind == "pods" && strings.Contains(h.Text, "running"):
