@@ -43,7 +43,7 @@ func bad(format string, args ...any) error { return badInput{fmt.Errorf(format, 
 func run(args []string, s streams, environ []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := newRoot(s, environ)
+	root := newRoot(s, environ, args)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -77,7 +77,7 @@ func (c *common) now() (time.Time, error) {
 	return t.UTC(), nil
 }
 
-func newRoot(s streams, environ []string) *cobra.Command {
+func newRoot(s streams, environ, args []string) *cobra.Command {
 	c := &common{streams: s, environ: map[string]string{}}
 	for _, kv := range environ {
 		if k, v, ok := strings.Cut(kv, "="); ok {
@@ -104,9 +104,9 @@ names the file, the document, the field and what was expected.`,
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err, args) })
 	root.PersistentFlags().StringVar(&c.nowFlag, "now", "", "instant to answer for, RFC 3339; the clock if left out")
-	root.AddCommand(newSimulate(c), newCatalogue(c), newVersion(c), newCompletion(c))
+	root.AddCommand(newSimulate(c), newInterrupt(c), newCatalogue(c), newVersion(c), newCompletion(c))
 	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
 	return root
 }
@@ -143,8 +143,21 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return bad("unknown command %q for %q%s", args[0], cmd.CommandPath(), didYouMean(args[0], names, ""))
 }
 
-// flagError makes flag errors bad input and adds what was probably meant.
-func flagError(cmd *cobra.Command, err error) error {
+// flagError makes flag errors bad input and adds what was probably meant. Flags
+// behind a mistyped verb are unknown only because the verb is.
+func flagError(cmd *cobra.Command, err error, args []string) error {
+	if cmd.HasAvailableSubCommands() {
+		var words []string
+		for _, a := range args {
+			if !strings.HasPrefix(a, "-") {
+				words = append(words, a)
+			}
+		}
+		depth := strings.Count(cmd.CommandPath(), " ")
+		if len(words) > depth {
+			return noArgs(cmd, words[depth:])
+		}
+	}
 	hint := ""
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
@@ -163,7 +176,7 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // didYouMean names the nearest of the names, where one is near.
 func didYouMean(word string, names []string, prefix string) string {
-	best, least := "", 1+max(1, len(word)/3)
+	best, least := "", 1+max(1, (len(word)+1)/3)
 	for _, n := range names {
 		d := distance(word, n)
 		if strings.HasPrefix(n, word) && len(word) > 1 {
