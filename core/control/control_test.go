@@ -23,7 +23,9 @@ func TestPodsGetNodesAndNodesGoAgain(t *testing.T) {
 		t.Fatalf("only %d of 6 pods run; claims %v", s.Running("web"), s.API.Claims)
 	}
 	for name, c := range s.API.Claims {
-		if !s.Until(time.Minute, func() bool { return s.API.Claims[name].Is(model.CondInitialized) && s.API.Claims[name].Is(model.CondReady) }) {
+		if !s.Until(time.Minute, func() bool {
+			return s.API.Claims[name].Is(model.CondInitialized) && s.API.Claims[name].Is(model.CondReady)
+		}) {
 			t.Errorf("claim %s is not ready: %+v", name, s.API.Claims[name].Conditions)
 		}
 		n := s.API.Nodes[s.API.Claims[name].NodeName]

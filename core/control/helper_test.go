@@ -1,6 +1,8 @@
 package control_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -160,4 +162,52 @@ func (v *invariants) check() {
 			v.t.Errorf("claim %s bought %d instances", m.Claim, bought[m.Claim])
 		}
 	}
+}
+
+// flaky is a store that may be away.
+type flaky struct {
+	ledger.Store
+	down bool
+}
+
+func (f *flaky) away() error {
+	if f.down {
+		return fmt.Errorf("%w: connection refused", ledger.ErrUnavailable)
+	}
+	return nil
+}
+
+func (f *flaky) Get(ctx context.Context, k ledger.Key, now time.Time) (ledger.Item, bool, error) {
+	if err := f.away(); err != nil {
+		return ledger.Item{}, false, err
+	}
+	return f.Store.Get(ctx, k, now)
+}
+
+func (f *flaky) Put(ctx context.Context, it ledger.Item, expect int64, now time.Time) (int64, error) {
+	if err := f.away(); err != nil {
+		return 0, err
+	}
+	return f.Store.Put(ctx, it, expect, now)
+}
+
+func (f *flaky) Transact(ctx context.Context, puts []ledger.PutOp, now time.Time) error {
+	if err := f.away(); err != nil {
+		return err
+	}
+	return f.Store.Transact(ctx, puts, now)
+}
+
+func (f *flaky) Query(ctx context.Context, partition, prefix string, now time.Time) ([]ledger.Item, error) {
+	if err := f.away(); err != nil {
+		return nil, err
+	}
+	return f.Store.Query(ctx, partition, prefix, now)
+}
+
+func (f *flaky) ByInstance(ctx context.Context, id string, now time.Time) ([]ledger.Item, error) {
+	if err := f.away(); err != nil {
+		return nil, err
+	}
+	return f.Store.ByInstance(ctx, id, now)
 }
