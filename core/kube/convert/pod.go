@@ -32,6 +32,8 @@ type Shape struct {
 	Gated         bool
 	NodeName      string
 	Soft          []string // soft wishes that planning does not look at
+
+	near *neighbours // what it asks of the pods around it; nil = nothing
 }
 
 // Pod is a pod as planning sees it. Errors: see ShapeOf.
@@ -43,6 +45,7 @@ func Pod(p *corev1.Pod) (*model.Pod, error) {
 	m := &model.Pod{}
 	s.Apply(m)
 	Metadata(&p.ObjectMeta, m)
+	s.Around(m)
 	Status(&p.Status, m)
 	return m, nil
 }
@@ -74,6 +77,9 @@ func ShapeOf(p *corev1.Pod) (*Shape, error) {
 	s.preferences(&p.Spec)
 	if !daemon { // daemon pods come with their node: nothing of theirs is placed
 		s.unsupported(&p.Spec)
+	}
+	if err := s.around(&p.Spec, daemon); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -277,29 +283,6 @@ func (s *Shape) unsupported(spec *corev1.PodSpec) {
 	no := func(f model.Filter, format string, args ...any) {
 		s.Unsupported = append(s.Unsupported, model.Unsupported{Filter: f, Message: fmt.Sprintf(format, args...)})
 	}
-	soft := false
-	for _, c := range spec.TopologySpreadConstraints {
-		if c.WhenUnsatisfiable == corev1.ScheduleAnyway {
-			soft = true
-			continue
-		}
-		no(model.FilterTopology, "topology spread over %s with DoNotSchedule is not placed yet", c.TopologyKey)
-	}
-	if soft {
-		s.Soft = append(s.Soft, "topology spread with ScheduleAnyway")
-	}
-	if a := spec.Affinity; a != nil {
-		if a.PodAffinity != nil {
-			for _, t := range a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-				no(model.FilterAffinity, "required pod affinity over %s is not placed yet", t.TopologyKey)
-			}
-		}
-		if a.PodAntiAffinity != nil {
-			for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-				no(model.FilterAffinity, "required pod anti-affinity over %s is not placed yet", t.TopologyKey)
-			}
-		}
-	}
 	for _, v := range spec.Volumes {
 		switch {
 		case v.PersistentVolumeClaim != nil:
@@ -308,17 +291,6 @@ func (s *Shape) unsupported(spec *corev1.PodSpec) {
 			no(model.FilterVolumes, "ephemeral volume %s is not placed yet", v.Name)
 		case v.AWSElasticBlockStore != nil:
 			no(model.FilterVolumes, "volume %s (EBS %s) is not placed yet", v.Name, v.AWSElasticBlockStore.VolumeID)
-		}
-	}
-	for i := range spec.Containers {
-		for _, p := range spec.Containers[i].Ports {
-			port := p.HostPort
-			if port == 0 && spec.HostNetwork {
-				port = p.ContainerPort // the API server sets it so
-			}
-			if port > 0 {
-				no(model.FilterPorts, "host port %d of container %s is not placed yet", port, spec.Containers[i].Name)
-			}
 		}
 	}
 	for _, c := range spec.ResourceClaims {

@@ -184,10 +184,11 @@ func TestPodUnsupported(t *testing.T) {
 		"plain volumes":      {`volumes: [{name: v, emptyDir: {}}, {name: w, configMap: {name: c}}]`, nil},
 		"claim":              {`volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]`, []model.Filter{model.FilterVolumes}},
 		"ephemeral":          {`volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {}}}}]`, []model.Filter{model.FilterVolumes}},
-		"spread":             {`topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]`, []model.Filter{model.FilterTopology}},
+		"spread":             {`topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]`, nil},
 		"soft spread":        {`topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway}]`, nil},
-		"affinity":           {`affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z}]}}`, []model.Filter{model.FilterAffinity}},
-		"anti-affinity":      {`affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z}]}}`, []model.Filter{model.FilterAffinity}},
+		"affinity":           {`affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z}]}}`, nil},
+		"namespaces":         {`affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z, namespaceSelector: {matchLabels: {a: b}}}]}}`, []model.Filter{model.FilterAffinity}},
+		"anti-affinity":      {`affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z}]}}`, nil},
 		"soft anti-affinity": {`affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: z}}]}}`, nil},
 		"resource claims":    {`resourceClaims: [{name: gpu}]`, []model.Filter{model.FilterRequirements}},
 		"host network":       {`hostNetwork: true`, nil},
@@ -207,14 +208,83 @@ func TestPodUnsupported(t *testing.T) {
 			}
 		})
 	}
-	for _, ports := range []string{"{containers: [{name: a, ports: [{containerPort: 80, hostPort: 8080}]}]}", "{hostNetwork: true, containers: [{name: a, ports: [{containerPort: 80}]}]}"} {
-		p, err := convert.Pod(podOf(t, "spec: "+ports))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(p.Unsupported) != 1 || p.Unsupported[0].Filter != model.FilterPorts {
-			t.Errorf("%s: got %v", ports, p.Unsupported)
-		}
+}
+
+func TestPodTopology(t *testing.T) {
+	t.Parallel()
+	type spread struct {
+		Key         string
+		Skew, Min   int64
+		Affinity    bool
+		Taints      bool
+		Selector    string
+		PicksItself bool
+	}
+	type term struct {
+		Key, Selector           string
+		PicksItself, PicksOther bool
+	}
+	const meta = "metadata: {namespace: ns, name: p, labels: {app: web, rev: r1}}\nspec:\n  containers: [{name: a}]\n  "
+	other := &model.Pod{Namespace: "other", Labels: map[string]string{"app": "web"}}
+	for name, tt := range map[string]struct {
+		spec     string
+		spreads  []spread
+		affinity []term
+		anti     []term
+		ports    []model.HostPort
+	}{
+		"spread": {spec: `topologySpreadConstraints: [{maxSkew: 2, minDomains: 3, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}, matchLabelKeys: [rev, none], nodeAffinityPolicy: Ignore, nodeTaintsPolicy: Honor}]`,
+			spreads: []spread{{"zone", 2, 3, false, true, "ns/app=web,rev in (r1)", true}}},
+		"spread without a selector picks nothing": {spec: `topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]`,
+			spreads: []spread{{"zone", 1, 0, true, false, "nothing", false}}},
+		"affinity": {spec: `affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {matchLabels: {app: web}}, namespaces: [other]}]}}`,
+			affinity: []term{{"zone", "other/app=web", false, true}}},
+		"anti-affinity": {spec: `affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}, mismatchLabelKeys: [rev]}]}}`,
+			anti: []term{{"kubernetes.io/hostname", "ns/app=web,rev notin (r1)", false, false}}},
+		"anti-affinity in every namespace": {spec: `affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {matchLabels: {app: web}}, namespaceSelector: {}}]}}`,
+			anti: []term{{"zone", "*/app=web", true, true}}},
+		"host port": {spec: `x`, ports: []model.HostPort{{Protocol: "UDP", Port: 53, IP: "10.0.0.1"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := meta + tt.spec
+			if tt.ports != nil {
+				spec = "spec: {containers: [{name: a, ports: [{containerPort: 1, hostPort: 53, protocol: UDP, hostIP: 10.0.0.1}]}]}"
+			}
+			p, err := convert.Pod(podOf(t, spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var spreads []spread
+			for _, s := range p.Topology.Spreads {
+				spreads = append(spreads, spread{s.Key, s.MaxSkew, s.MinDomains, s.HonorAffinity, s.HonorTaints, s.Selector.ID, s.Selector.Picks(p)})
+			}
+			terms := func(in []model.PodTerm) (out []term) {
+				for _, x := range in {
+					out = append(out, term{x.Key, x.Selector.ID, x.Selector.Picks(p), x.Selector.Picks(other)})
+				}
+				return out
+			}
+			if d := cmp.Diff(tt.spreads, spreads); d != "" {
+				t.Error(d)
+			}
+			if d := cmp.Diff(tt.affinity, terms(p.Topology.Affinity)); d != "" {
+				t.Error(d)
+			}
+			if d := cmp.Diff(tt.anti, terms(p.Topology.AntiAffinity)); d != "" {
+				t.Error(d)
+			}
+			if d := cmp.Diff(tt.ports, p.Topology.HostPorts); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+	p, err := convert.Pod(podOf(t, "spec: {hostNetwork: true, containers: [{name: a, ports: [{containerPort: 80}]}]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]model.HostPort{{Protocol: "TCP", Port: 80}}, p.Topology.HostPorts); d != "" {
+		t.Errorf("ports on the host's network: %s", d)
 	}
 }
 

@@ -190,6 +190,7 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 		p := e.pod
 		node := p.NodeName
 		s.Apply(p)
+		s.Around(p)
 		p.NodeName = node // was taken out of the spec when it was read
 		if p.Daemon() && p.Active() {
 			id := p.Namespace + "/" + p.Owner.Name

@@ -1,0 +1,184 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weir-project/weir/core/model"
+)
+
+// neighbours is what a spec asks of the pods around it, before it is known in which
+// namespace and with which labels the pod is.
+type neighbours struct {
+	spreads  []corev1.TopologySpreadConstraint // hard ones
+	affinity []corev1.PodAffinityTerm
+	anti     []corev1.PodAffinityTerm
+	ports    []model.HostPort
+}
+
+func (n *neighbours) none() bool {
+	return len(n.spreads) == 0 && len(n.affinity) == 0 && len(n.anti) == 0 && len(n.ports) == 0
+}
+
+// around reads the parts of a spec that look at other pods. Errors are *FieldError: a
+// selector that makes no sense.
+func (s *Shape) around(spec *corev1.PodSpec, daemon bool) error {
+	n := &neighbours{ports: hostPorts(spec)}
+	if !daemon { // daemon pods come with their node: nothing of theirs is placed
+		soft := false
+		for i, c := range spec.TopologySpreadConstraints {
+			if c.WhenUnsatisfiable == corev1.ScheduleAnyway {
+				soft = true
+				continue
+			}
+			if err := usable(c.LabelSelector, fmt.Sprintf("spec.topologySpreadConstraints[%d].labelSelector", i)); err != nil {
+				return err
+			}
+			n.spreads = append(n.spreads, c)
+		}
+		if soft {
+			s.Soft = append(s.Soft, "topology spread with ScheduleAnyway")
+		}
+		if a := spec.Affinity; a != nil {
+			if a.PodAffinity != nil {
+				n.affinity = a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			}
+			if a.PodAntiAffinity != nil {
+				n.anti = a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			}
+		}
+		for i, t := range n.affinity {
+			if err := usable(t.LabelSelector, fmt.Sprintf("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[%d].labelSelector", i)); err != nil {
+				return err
+			}
+			if !every(t.NamespaceSelector) && t.NamespaceSelector != nil {
+				s.Unsupported = append(s.Unsupported, model.Unsupported{Filter: model.FilterAffinity,
+					Message: fmt.Sprintf("required pod affinity over %s picks namespaces by their labels, which is not placed yet", t.TopologyKey)})
+			}
+		}
+		for i, t := range n.anti {
+			if err := usable(t.LabelSelector, fmt.Sprintf("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[%d].labelSelector", i)); err != nil {
+				return err
+			}
+		}
+	}
+	if !n.none() {
+		s.near = n
+	}
+	return nil
+}
+
+func usable(sel *metav1.LabelSelector, field string) error {
+	if _, err := metav1.LabelSelectorAsSelector(sel); err != nil {
+		return &FieldError{field, err.Error()}
+	}
+	return nil
+}
+
+// every says whether a namespace selector is there and picks every namespace.
+func every(sel *metav1.LabelSelector) bool {
+	return sel != nil && len(sel.MatchLabels) == 0 && len(sel.MatchExpressions) == 0
+}
+
+func hostPorts(spec *corev1.PodSpec) []model.HostPort {
+	var out []model.HostPort
+	for i := range spec.Containers {
+		for _, p := range spec.Containers[i].Ports {
+			port := p.HostPort
+			if port == 0 && spec.HostNetwork {
+				port = p.ContainerPort // the API server sets it so
+			}
+			if port > 0 {
+				protocol := string(p.Protocol)
+				if protocol == "" {
+					protocol = string(corev1.ProtocolTCP)
+				}
+				out = append(out, model.HostPort{IP: p.HostIP, Protocol: protocol, Port: port})
+			}
+		}
+	}
+	return out
+}
+
+// Around completes a pod that has its shape and its metadata: what it asks of the
+// pods around it depends on its namespace and labels.
+func (s *Shape) Around(m *model.Pod) {
+	if s.near == nil {
+		return
+	}
+	t := &model.Topology{HostPorts: s.near.ports}
+	for _, c := range s.near.spreads {
+		sp := model.Spread{Key: c.TopologyKey, MaxSkew: max(int64(c.MaxSkew), 1), HonorAffinity: true,
+			Selector: selector([]string{m.Namespace}, c.LabelSelector, m.Labels, c.MatchLabelKeys, nil)}
+		if c.MinDomains != nil {
+			sp.MinDomains = int64(*c.MinDomains)
+		}
+		if c.NodeAffinityPolicy != nil {
+			sp.HonorAffinity = *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
+		}
+		if c.NodeTaintsPolicy != nil {
+			sp.HonorTaints = *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+		}
+		t.Spreads = append(t.Spreads, sp)
+	}
+	term := func(a corev1.PodAffinityTerm) model.PodTerm {
+		namespaces := a.Namespaces
+		switch {
+		case a.NamespaceSelector != nil:
+			// Every namespace, also where labels would pick some: for anti-affinity that
+			// keeps more pods apart than need be, never fewer; affinity of that kind is not
+			// placed at all.
+			namespaces = nil
+		case len(namespaces) == 0:
+			namespaces = []string{m.Namespace}
+		}
+		return model.PodTerm{Key: a.TopologyKey, Selector: selector(namespaces, a.LabelSelector, m.Labels, a.MatchLabelKeys, a.MismatchLabelKeys)}
+	}
+	for _, a := range s.near.affinity {
+		t.Affinity = append(t.Affinity, term(a))
+	}
+	for _, a := range s.near.anti {
+		t.AntiAffinity = append(t.AntiAffinity, term(a))
+	}
+	m.Topology = t
+}
+
+// selector picks the pods of the given namespaces (nil = every one) by labels; keys
+// and notKeys ask for the same and for another value than the pod's own. A missing
+// selector picks nothing. The selector has been found usable before.
+func selector(namespaces []string, sel *metav1.LabelSelector, own map[string]string, keys, notKeys []string) model.Selector {
+	parsed, err := metav1.LabelSelectorAsSelector(sel)
+	if sel == nil || err != nil {
+		return model.Selector{ID: "nothing"}
+	}
+	full := sel.DeepCopy()
+	extend := func(names []string, op metav1.LabelSelectorOperator) {
+		for _, k := range names {
+			if v, ok := own[k]; ok {
+				full.MatchExpressions = append(full.MatchExpressions, metav1.LabelSelectorRequirement{Key: k, Operator: op, Values: []string{v}})
+			}
+		}
+	}
+	extend(keys, metav1.LabelSelectorOpIn)
+	extend(notKeys, metav1.LabelSelectorOpNotIn)
+	if len(keys)+len(notKeys) > 0 {
+		if p, err := metav1.LabelSelectorAsSelector(full); err == nil {
+			parsed = p
+		}
+	}
+	where := slices.Clone(namespaces)
+	sort.Strings(where)
+	id := "*"
+	if where != nil {
+		id = strings.Join(where, ",")
+	}
+	return model.Selector{ID: id + "/" + parsed.String(), Matches: func(p *model.Pod) bool {
+		return (where == nil || slices.Contains(where, p.Namespace)) && parsed.Matches(labels.Set(p.Labels))
+	}}
+}

@@ -1,0 +1,92 @@
+package kube
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
+)
+
+// internMax bounds each table; a full one starts anew, which costs sharing and nothing else.
+const internMax = 1 << 14
+
+// intern shares equal parts of pods: a workload's pods have labels, tolerations and
+// node terms in common, and those are most of what a pod weighs.
+type intern struct {
+	mu          sync.Mutex
+	texts       map[string]string
+	labels      map[string]map[string]string
+	terms       map[string][]require.Set
+	tolerations map[string][]model.Toleration
+}
+
+func (i *intern) init() {
+	i.texts, i.labels = map[string]string{}, map[string]map[string]string{}
+	i.terms, i.tolerations = map[string][]require.Set{}, map[string][]model.Toleration{}
+}
+
+func share[V any](table *map[string]V, key string, value V) V {
+	if have, ok := (*table)[key]; ok {
+		return have
+	}
+	if len(*table) >= internMax {
+		*table = map[string]V{}
+	}
+	(*table)[key] = value
+	return value
+}
+
+func (i *intern) text(s string) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return share(&i.texts, s, s)
+}
+
+func (i *intern) pod(p *model.Pod) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, s := range []*string{&p.Namespace, &p.NodeName, &p.PriorityClass, &p.Owner.APIVersion, &p.Owner.Kind, &p.Owner.Name, &p.Owner.UID} {
+		*s = share(&i.texts, *s, *s)
+	}
+	if len(p.Labels) > 0 {
+		p.Labels = share(&i.labels, mapKey(p.Labels), p.Labels)
+	}
+	if len(p.Terms) > 0 {
+		var b strings.Builder
+		for _, t := range p.Terms {
+			b.WriteString(t.Key())
+			b.WriteByte('|')
+		}
+		p.Terms = share(&i.terms, b.String(), p.Terms)
+	}
+	if len(p.Tolerations) > 0 {
+		var b strings.Builder
+		for _, t := range p.Tolerations {
+			seconds := int64(-1)
+			if t.Seconds != nil {
+				seconds = *t.Seconds
+			}
+			fmt.Fprintf(&b, "%q%q%q%q%d;", t.Key, t.Operator, t.Value, t.Effect, seconds)
+		}
+		p.Tolerations = share(&i.tolerations, b.String(), p.Tolerations)
+	}
+}
+
+func mapKey(m map[string]string) string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	var b strings.Builder
+	for _, k := range keys {
+		b.WriteString(k)
+		b.WriteByte(0)
+		b.WriteString(m[k])
+		b.WriteByte(0)
+	}
+	return b.String()
+}
