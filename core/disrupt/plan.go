@@ -251,6 +251,9 @@ func takesMoved(w *model.World, n *model.Node, pool *model.Pool) bool {
 		return false
 	}
 	for _, p := range n.Pods {
+		if p.Topology != nil && len(p.Topology.AntiAffinity) > 0 {
+			return false
+		}
 		for _, u := range p.Unsupported {
 			if u.Filter == model.FilterAffinity {
 				return false
@@ -290,7 +293,7 @@ func (p *planner) settle() {
 	}
 	largestFirst(list)
 	for _, t := range list {
-		if t.pod.Invalid != "" || t.pod.Ignore || len(t.pod.Unsupported) > 0 {
+		if _, why := unmovable(t.pod); t.pod.Invalid != "" || t.pod.Ignore || why != "" {
 			continue
 		}
 		if i := p.rooms.find(t); i >= 0 {
