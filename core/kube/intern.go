@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -65,11 +66,11 @@ func (i *intern) pod(p *model.Pod) {
 	if len(p.Tolerations) > 0 {
 		var b strings.Builder
 		for _, t := range p.Tolerations {
-			seconds := int64(-1)
+			seconds := "for ever"
 			if t.Seconds != nil {
-				seconds = *t.Seconds
+				seconds = strconv.FormatInt(*t.Seconds, 10)
 			}
-			fmt.Fprintf(&b, "%q%q%q%q%d;", t.Key, t.Operator, t.Value, t.Effect, seconds)
+			fmt.Fprintf(&b, "%q%q%q%q%s;", t.Key, t.Operator, t.Value, t.Effect, seconds)
 		}
 		p.Tolerations = share(&i.tolerations, b.String(), p.Tolerations)
 	}
