@@ -37,8 +37,12 @@ type Spec struct {
 	Env []string
 	// Config is handed to the strategy; empty = its defaults.
 	Config json.RawMessage
-	// CallTimeout bounds each call, 0 = that of the host.
-	CallTimeout time.Duration
+	// CallTimeout bounds each call, StartTimeout the time from the start of the process
+	// until it is ready; 0 = that of the host.
+	CallTimeout, StartTimeout time.Duration
+	// MemoryLimit in bytes: a process whose own memory is greater is ended and started
+	// again; looked at every second, on Linux only. 0 = none.
+	MemoryLimit int64
 }
 
 // Spell makes a spec of what people write for a strategy: the name of a built-in, or
@@ -161,5 +165,5 @@ func (s Spec) check() error {
 
 // key is equal for specs that the same process can serve.
 func (s Spec) key() string {
-	return fmt.Sprintf("%q %q %q %q %q %q %d", s.Name, s.Path, s.Args, strings.ToLower(s.SHA256), s.Env, s.Config, s.CallTimeout)
+	return fmt.Sprintf("%q %q %q %q %q %q %d %d %d", s.Name, s.Path, s.Args, strings.ToLower(s.SHA256), s.Env, s.Config, s.CallTimeout, s.StartTimeout, s.MemoryLimit)
 }

@@ -83,6 +83,12 @@ func serveFake(behaviour string, args []string) {
 	case "stray":
 		fmt.Println("loading 1|2 models...")
 		fmt.Println("1|not a handshake")
+	case "grows":
+		hold := make([]byte, 300<<20)
+		for i := range hold {
+			hold[i] = byte(i)
+		}
+		defer func() { fmt.Fprintln(os.Stderr, len(hold)) }()
 	case "noisy":
 		for i := range 5000 {
 			fmt.Fprintf(os.Stderr, "[WARN] line %d\n", i)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/plugins/builtin"
 	"github.com/weir-project/weir/plugins/sdk"
 )
 
@@ -25,7 +26,8 @@ type Host struct {
 	next    *generation   // not ready yet, nil = none
 	changed chan struct{} // closed and replaced whenever something is another
 	closed  bool
-	market  *market // of the last call
+	market  *market          // of the last call
+	extra   map[string]*slot // built-ins in process that annotations name and the configuration does not
 }
 
 // generation is a configuration with its strategies.
@@ -37,7 +39,14 @@ type generation struct {
 // New makes a host with its first configuration, which is in service at once:
 // processes start in the background, and built-ins answer until they are ready.
 func New(config Config, opts Options) (*Host, error) {
-	h := &Host{opts: opts.withDefaults(), changed: make(chan struct{})}
+	h := &Host{opts: opts.withDefaults(), changed: make(chan struct{}), extra: map[string]*slot{}}
+	for _, name := range builtin.Names() {
+		s, err := newSlot(Spec{Name: name}, &h.opts, &h.images, h.stateChanged)
+		if err != nil {
+			return nil, err
+		}
+		h.extra[name] = s
+	}
 	if err := h.Apply(config); err != nil {
 		return nil, err
 	}
@@ -284,6 +293,9 @@ func (h *Host) bind(kind sdk.Kind, pools []*model.Pool) []*group {
 		g := groups[name]
 		if g == nil {
 			g = &group{name: name, slot: h.current.slots[name]}
+			if g.slot == nil && !h.closed {
+				g.slot = h.extra[name]
+			}
 			if g.slot != nil {
 				g.slot.enter()
 			}

@@ -132,11 +132,11 @@ func TestPricesReachTheEngine(t *testing.T) {
 	}
 }
 
-// TestAnnotationBinds binds one pool to another strategy, and one to a strategy that
-// nobody configured: that one is answered by the default and says so.
+// TestAnnotationBinds binds one pool to another built-in, and one to a strategy that
+// nobody knows: that one is answered by the default and says so.
 func TestAnnotationBinds(t *testing.T) {
 	t.Parallel()
-	h := testHost(t, Config{Strategies: []Spec{{Name: "first-fit"}}})
+	h := testHost(t, Config{})
 	w := testWorld()
 	w.Pools[0].Annotations = map[string]string{model.AnnotationInstanceSelection: "first-fit"}
 	w.Pools[1].Annotations = map[string]string{model.AnnotationInstanceSelection: "no-such"}
@@ -756,5 +756,18 @@ func BenchmarkPrice(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestMemoryLimit ends a process that holds too much, and says so.
+func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
+	spec := fakeSpec(t, "fake", "grows")
+	spec.MemoryLimit = 200 << 20
+	h := testHost(t, bound(spec), func(o *Options) { o.Backoff = func(int) time.Duration { return time.Hour } })
+	settle(t, h)
+	until(t, "its end", func() bool { return statusOf(h, "fake").State == BackingOff })
+	if st := statusOf(h, "fake"); !strings.Contains(st.LastError, "memoryLimit is 200 MiB") {
+		t.Errorf("status %+v, want the memory limit as the reason", st)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 )
 
@@ -34,7 +35,7 @@ func (s *images) open(path, pin string) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pin != "" && pin != img.sum {
+	if pin != "" && !strings.EqualFold(pin, img.sum) {
 		img.close()
 		return nil, fmt.Errorf("%s has SHA-256 %s, pinned is %s", path, img.sum, pin)
 	}

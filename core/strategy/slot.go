@@ -176,7 +176,11 @@ func (s *slot) serve(ctx context.Context, img **image, began *time.Time) error {
 		*img = opened
 	}
 	s.set(func(st *Status) { st.SHA256, st.Starts = (*img).sum, st.Starts+1 })
-	startCtx, cancel := context.WithTimeout(ctx, s.opts.StartTimeout)
+	timeout := s.spec.StartTimeout
+	if timeout == 0 {
+		timeout = s.opts.StartTimeout
+	}
+	startCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	inst, err := startInstance(startCtx, s.spec, *img, s.log)
 	if err != nil {
@@ -188,15 +192,31 @@ func (s *slot) serve(ctx context.Context, img **image, began *time.Time) error {
 		zap.String("sha256", (*img).sum), zap.Int("pid", pid))
 	s.put(inst)
 	s.set(func(st *Status) { st.State, st.PID, st.Version, st.LastError = Ready, pid, inst.manifest.Version, "" })
-	select {
-	case <-inst.ended():
-		s.put(nil)
-		inst.end(false)
-		return inst.death()
-	case <-ctx.Done():
-		s.put(nil)
-		inst.end(true)
-		return ctx.Err()
+	err = s.watch(ctx, inst, pid)
+	s.put(nil)
+	inst.end(err != nil && ctx.Err() != nil)
+	if err == nil {
+		err = inst.death()
+	}
+	return err
+}
+
+// watch returns when the process has ended by itself, with nil, or has to end, with
+// the reason.
+func (s *slot) watch(ctx context.Context, inst *instance, pid int) error {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case <-inst.ended():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+			if used, ok := ownMemory(pid); ok && s.spec.MemoryLimit > 0 && used > s.spec.MemoryLimit {
+				return fmt.Errorf("the process was ended: it held %d MiB of memory, memoryLimit is %d MiB", used>>20, s.spec.MemoryLimit>>20)
+			}
+		}
 	}
 }
 

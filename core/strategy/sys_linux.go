@@ -1,6 +1,8 @@
 package strategy
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 
@@ -27,3 +29,17 @@ func awaitEnd(pid int) {
 // killGroup ends a child that has not been waited for, and all of its children that
 // did not leave its group.
 func killGroup(cmd *exec.Cmd) { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+
+// ownMemory is the memory that a process holds for itself, without what it maps from
+// files, in bytes; false if it cannot be known.
+func ownMemory(pid int) (int64, bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, false
+	}
+	var size, resident, shared int64
+	if _, err := fmt.Sscan(string(b), &size, &resident, &shared); err != nil {
+		return 0, false
+	}
+	return (resident - shared) * int64(os.Getpagesize()), true
+}

@@ -1,0 +1,89 @@
+package strategy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/plugins/builtin"
+)
+
+// FromConfig reads the strategies of the controller's configuration: built-ins that
+// are bound or configured run from its strategyBinary, others from their path. It is
+// an error if a strategy asks for an isolation that this version does not have, or
+// if the executable of the built-ins is not found.
+func FromConfig(c *config.Config) (Config, error) {
+	out := Config{InstanceSelection: c.Bindings.InstanceSelection, Consolidation: c.Bindings.Consolidation}
+	names := map[string]bool{out.InstanceSelection: true, out.Consolidation: true}
+	for name := range c.Strategies {
+		names[name] = true
+	}
+	var errs []error
+	for _, name := range sortedNames(names) {
+		s, ok := c.Strategy(name)
+		if !ok {
+			errs = append(errs, fmt.Errorf("strategy %q is bound and neither configured nor built in", name))
+			continue
+		}
+		spec, err := fromStrategy(name, s, c.StrategyBinary)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("strategies.%s: %w", name, err))
+			continue
+		}
+		out.Strategies = append(out.Strategies, spec)
+	}
+	return out, errors.Join(errs...)
+}
+
+func fromStrategy(name string, s config.Strategy, binary string) (Spec, error) {
+	spec := Spec{Name: name, Path: s.Path, SHA256: s.SHA256, Env: s.Env, MemoryLimit: s.MemoryLimit,
+		CallTimeout: time.Duration(s.CallTimeout), StartTimeout: time.Duration(s.StartTimeout)}
+	if len(s.Config) > 0 {
+		settings, err := json.Marshal(s.Config)
+		if err != nil {
+			return Spec{}, fmt.Errorf("config: %w", err)
+		}
+		spec.Config = settings
+	}
+	switch {
+	case s.Isolation == config.IsolationContainer:
+		return Spec{}, errors.New("isolation: container is not served by this version, process is")
+	case s.Path != "" && !s.AllowUnsandboxed:
+		return Spec{}, errors.New("is not built in and would run without a sandbox, which this version does not have: " +
+			"allowUnsandboxed: true lets it run as a process with our user's rights")
+	case s.Path == "" && !builtin.Has(name):
+		return Spec{}, errors.New("path: is missing")
+	case s.Path == "":
+		path, err := findBinary(binary)
+		if err != nil {
+			return Spec{}, err
+		}
+		spec.Path, spec.Args = path, []string{name}
+	}
+	return spec, nil
+}
+
+// findBinary makes the path of the built-ins' executable absolute: a bare name is
+// looked for beside our own executable, then in PATH.
+func findBinary(binary string) (string, error) {
+	if strings.ContainsRune(binary, filepath.Separator) {
+		return filepath.Abs(binary)
+	}
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), binary)
+		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath(binary)
+	if err != nil {
+		return "", fmt.Errorf("strategyBinary: %q is neither beside our own executable nor in PATH: %w", binary, err)
+	}
+	return filepath.Abs(path)
+}
