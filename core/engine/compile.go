@@ -170,6 +170,8 @@ type pool struct {
 	usable   bitset // of these, available and not vetoed
 	prices   model.PoolPrices
 	overhead []resource.Vector // of the daemon pods, by offering
+	rooms    [][]int64         // allocatable less overhead by dims, by offering; nil where the pool does not allow it
+	perSize  []float64         // effective price per size of machine, by offering: a rough measure to compare zones by
 	limits   *limits
 	why      *model.Reason // why the pool takes no pods at all
 	minKeys  []require.Requirement
@@ -464,12 +466,40 @@ func (p *pool) compile(pr *problem) {
 		bits := p.daemonBits(d.Pod)
 		bits.each(func(i int) { p.overhead[i] = p.overhead[i].Add(d.Pod.Requests) })
 	}
+	p.measure(pr)
 	switch {
 	case n == 0:
 		p.why = &model.Reason{Pool: p.Name, Filter: model.FilterOfferings, Message: fmt.Sprintf("nothing can be bought with node class %q", p.NodeClass.Name)}
 	case p.base.empty():
 		p.why = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, Message: p.emptyBase()}
 	}
+}
+
+// measure notes the room on every offering of the pool; offerings of one type share it.
+func (p *pool) measure(pr *problem) {
+	n := len(p.class.offerings)
+	p.rooms, p.perSize = make([][]int64, n), make([]float64, n)
+	last := -1
+	p.base.each(func(i int) {
+		if last >= 0 && p.class.types[i] == p.class.types[last] && p.overhead[i].Equal(p.overhead[last]) {
+			p.rooms[i] = p.rooms[last]
+		} else {
+			p.rooms[i] = pr.vec(p.class.offerings[i].Type.Allocatable.Sub(p.overhead[i]))
+		}
+		last = i
+		size := float64(p.rooms[i][dimCPU])/1000 + float64(p.rooms[i][dimMemory])/(8<<30)
+		p.perSize[i] = p.effective(i) / max(size, 1e-9)
+	})
+}
+
+// holds says whether the room on an offering is enough for an amount by dims.
+func (p *pool) holds(i int, size []int64) bool {
+	for d, x := range size {
+		if x > p.rooms[i][d] {
+			return false
+		}
+	}
+	return true
 }
 
 // emptyBase says which requirement of the pool leaves no instance type.

@@ -72,12 +72,12 @@ type companion struct {
 
 // companions lists the offerings of a pool by capacity type, the cheapest of those
 // that are alike in room and in the labels that are to differ.
-func (p *pool) companions(pr *problem, any bitset) map[string][]companion {
+func (p *pool) companions(any bitset) map[string][]companion {
 	out := map[string][]companion{}
 	at := map[string]int{}
 	any.each(func(i int) {
 		o := p.class.offerings[i]
-		c := companion{offering: i, room: pr.vec(o.Type.Allocatable.Sub(p.overhead[i]))}
+		c := companion{offering: i, room: p.rooms[i]}
 		key := []byte(o.CapacityType)
 		for _, x := range c.room {
 			key = appendInt(key, x)

@@ -22,24 +22,16 @@ type menu struct {
 	pr     *problem
 	pool   *pool
 	rights rights
-	order  []int     // offerings by effective price
-	rooms  [][]int64 // by offering
+	order  []int // offerings by effective price
 	ratio  float64
 }
 
 func (pr *problem) newMenu(p *pool, groups []*group) *menu {
-	m := &menu{pr: pr, pool: p, rights: pr.rightsOf(p, groups), rooms: make([][]int64, len(p.class.offerings)), ratio: pr.w.Settings.AlternativesMaxRatio}
+	m := &menu{pr: pr, pool: p, rights: pr.rightsOf(p, groups), ratio: pr.w.Settings.AlternativesMaxRatio}
 	if m.ratio < 1 {
 		m.ratio = defaultMaxRatio
 	}
-	p.usable.each(func(i int) {
-		m.order = append(m.order, i)
-		if i > 0 && p.class.types[i] == p.class.types[i-1] && m.rooms[i-1] != nil && p.overhead[i].Equal(p.overhead[i-1]) {
-			m.rooms[i] = m.rooms[i-1]
-			return
-		}
-		m.rooms[i] = pr.vec(p.class.offerings[i].Type.Allocatable.Sub(p.overhead[i]))
-	})
+	p.usable.each(func(i int) { m.order = append(m.order, i) })
 	slices.SortStableFunc(m.order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(p.effective(a), p.effective(b)), cmp.Compare(p.class.offerings[a].USDPerHour, p.class.offerings[b].USDPerHour))
 	})
@@ -48,10 +40,8 @@ func (pr *problem) newMenu(p *pool, groups []*group) *menu {
 
 // legal says whether the pods of a column may run on an offering.
 func (m *menu) legal(i int, size []int64, specs []bitset) bool {
-	for d, x := range size {
-		if x > m.rooms[i][d] {
-			return false
-		}
+	if !m.pool.holds(i, size) {
+		return false
 	}
 	for _, b := range specs {
 		if b == nil || !b.has(i) {

@@ -3,8 +3,6 @@ package engine
 import (
 	"cmp"
 	"slices"
-
-	"github.com/weir-project/weir/core/model/resource"
 )
 
 // Indexes of the resources that take part in values and bounds; every other
@@ -71,7 +69,7 @@ func (p *pool) fitsSome(b bitset, g *group) bool {
 	found := false
 	b.each(func(i int) {
 		if !found {
-			found = g.req.Fits(p.class.offerings[i].Type.Allocatable.Sub(p.overhead[i]))
+			found = p.holds(i, g.size)
 		}
 	})
 	return found
@@ -105,24 +103,13 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 	best := map[string]*option{}
 	var order []string
 	var key []byte
-	type roomOf struct {
-		over resource.Vector
-		room []int64
-		ok   bool
-	}
-	cache := make(map[int]roomOf, p.class.numTypes)
 	any.each(func(i int) {
 		o := p.class.offerings[i]
-		c, ok := cache[p.class.types[i]]
-		if !ok || !c.over.Equal(p.overhead[i]) {
-			free := o.Type.Allocatable.Sub(p.overhead[i])
-			c = roomOf{over: p.overhead[i], room: pr.vec(free), ok: resource.Vector{}.Fits(free)}
-			cache[p.class.types[i]] = c
-		}
-		if !c.ok {
+		room := p.rooms[i]
+		if slices.Min(room) < 0 {
 			return // the daemon pods alone do not fit
 		}
-		opt := &option{pool: p, offering: i, room: c.room, usd: o.USDPerHour, effective: p.effective(i) + p.prices.FeePerNode,
+		opt := &option{pool: p, offering: i, room: room, usd: o.USDPerHour, effective: p.effective(i) + p.prices.FeePerNode,
 			sig: sigs[i*words : (i+1)*words], count: -1}
 		if o.Count > 0 && o.ReservationID != "" {
 			opt.count = int64(o.Count)
@@ -156,7 +143,7 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 	out := make([]*option, 0, len(order))
 	var beside map[string][]companion
 	if len(p.minKeys) > 0 {
-		beside = p.companions(pr, any)
+		beside = p.companions(any)
 	}
 	for _, k := range order {
 		opt := best[k]

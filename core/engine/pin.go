@@ -489,6 +489,7 @@ func (p *pinner) cost(s *spec, pins map[string]string) float64 {
 
 func (p *pinner) buyCost(s *spec, pins map[string]string) float64 {
 	best := math.Inf(1)
+	size := p.pr.vec(s.pod.Requests)
 	ps := p.pinnedSpec(s, pins)
 	for _, pool := range p.pr.pools {
 		e := ps.elig[pool.index]
@@ -496,15 +497,12 @@ func (p *pinner) buyCost(s *spec, pins map[string]string) float64 {
 			continue
 		}
 		e.bits.each(func(i int) {
-			if !pool.usable.has(i) || pool.class.exotic.has(i) && !math.IsInf(best, 1) {
+			if pool.perSize[i] >= best || !pool.usable.has(i) || pool.class.exotic.has(i) && !math.IsInf(best, 1) {
 				return
 			}
-			room := pool.class.offerings[i].Type.Allocatable.Sub(pool.overhead[i])
-			if !s.pod.Requests.Fits(room) {
-				return
+			if pool.holds(i, size) {
+				best = pool.perSize[i]
 			}
-			size := float64(room.Base[0])/1000 + float64(room.Base[1])/(8<<30)
-			best = min(best, pool.effective(i)/max(size, 1e-9))
 		})
 	}
 	return best
