@@ -160,6 +160,8 @@ func (f *fake) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnsw
 		first.Vetoes = []sdk.Veto{{Reason: "no", Offerings: []int{99999}}}
 	case "oversize":
 		first.Vetoes = []sdk.Veto{{Reason: strings.Repeat("x", sdk.MaxMessageBytes+1), Offerings: []int{0}}}
+	case "a million pools":
+		ans.Pools = make([]sdk.PoolPrices, 1_000_000)
 	case "panic":
 		panic("a bug")
 	case "exit":

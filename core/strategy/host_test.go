@@ -158,7 +158,7 @@ func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	for behaviour, want := range map[string]Outcome{
 		"nan": Invalid, "infinite": Invalid, "negative": Invalid, "short": Invalid, "other-pools": Invalid, "foreign-offering": Invalid,
-		"oversize": Invalid, "panic": Invalid, "empty": Empty, "exit": Dead, "error": Refused, "steps": Refused, "variety": Refused,
+		"oversize": Invalid, "a million pools": Invalid, "panic": Invalid, "empty": Empty, "exit": Dead, "error": Refused, "steps": Refused, "variety": Refused,
 		"share": Refused, "veto": OK, "prints": OK, "forks": OK, "noisy": OK, "stray": OK,
 	} {
 		t.Run(behaviour, func(t *testing.T) {
@@ -200,6 +200,28 @@ func TestHangIsLate(t *testing.T) {
 		}
 	}
 	until(t, "a new process", func() bool { st := statusOf(h, "fake"); return st.State == Ready && st.PID != first })
+}
+
+// TestFrozen stops the process instead of killing it: calls are late, it is replaced,
+// and a frozen one does not keep the host from closing.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	h := testHost(t, bound(fakeSpec(t, "fake", "well")), func(o *Options) { o.CallTimeout = 100 * time.Millisecond })
+	settle(t, h)
+	first := statusOf(h, "fake").PID
+	if err := syscall.Kill(first, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for range maxLate {
+		if p := price(t, h); p.Outcome != "late" {
+			t.Fatalf("outcome %s, want late", p.Outcome)
+		}
+	}
+	until(t, "a new process", func() bool { st := statusOf(h, "fake"); return st.State == Ready && st.PID != first })
+	if err := syscall.Kill(statusOf(h, "fake").PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	h.Close()
 }
 
 func statusOf(h *Host, name string) Status {

@@ -120,7 +120,11 @@ func (c *Client) Configure(ctx context.Context, config json.RawMessage, catalogu
 
 // Price asks for prices; the catalogue must have been sent.
 func (c *Client) Price(ctx context.Context, req *PriceRequest) (*PriceAnswer, error) {
-	m, err := c.price.Price(ctx, fromPriceRequest(req))
+	size := 256 << 10
+	for i := range req.Pools {
+		size += 4<<10 + 256*len(req.Pools[i].Offerings)
+	}
+	m, err := c.price.Price(ctx, fromPriceRequest(req), bound(size))
 	if err != nil {
 		return nil, err
 	}
@@ -133,12 +137,16 @@ func (c *Client) Price(ctx context.Context, req *PriceRequest) (*PriceAnswer, er
 
 // Score asks for verdicts; the catalogue must have been sent.
 func (c *Client) Score(ctx context.Context, req *ScoreRequest) (*ScoreAnswer, error) {
-	m, err := c.score.Score(ctx, fromScoreRequest(req))
+	m, err := c.score.Score(ctx, fromScoreRequest(req), bound(256<<10+1<<10*len(req.Moves)))
 	if err != nil {
 		return nil, err
 	}
 	return toScoreAnswer(m), nil
 }
+
+// bound keeps an answer in proportion to its question: small messages can unfold into
+// much memory, and a strategy must not be able to fill the host's.
+func bound(size int) grpc.CallOption { return grpc.MaxCallRecvMsgSize(min(size, MaxMessageBytes)) }
 
 // AnswerError is an answer that came and makes no sense.
 type AnswerError struct{ Err error }

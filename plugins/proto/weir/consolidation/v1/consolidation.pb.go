@@ -351,7 +351,8 @@ func (x *LaunchedNode) GetUsdPerHour() float64 {
 	return 0
 }
 
-// ScoreResponse has one verdict for each move of the request, in its order.
+// ScoreResponse has one verdict for each move of the request, in its order. Bounds:
+// 256 KiB and 1 KiB for each move.
 type ScoreResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Verdicts by move.

@@ -351,8 +351,9 @@ func (x *Demand) GetMemoryBytes() int64 {
 	return 0
 }
 
-// PriceResponse has one entry for each pool of the request, in its order. Bounds:
-// 16 MiB; a host treats more, or anything out of range, as an invalid answer.
+// PriceResponse has one entry for each pool of the request, in its order. Bounds: 256
+// KiB, 4 KiB for each pool and 256 bytes for each of its offerings, 16 MiB in all; a
+// host treats more, or anything out of range, as an invalid answer.
 type PriceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Prices by pool.
