@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,13 @@ func TestConformanceOfProcesses(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) { sdktest.RunProcess(t, path, name) })
 	}
+	t.Run("by the name of a link", func(t *testing.T) {
+		link := filepath.Join(filepath.Dir(path), "first-fit")
+		if err := os.Symlink(path, link); err != nil {
+			t.Fatal(err)
+		}
+		sdktest.RunProcess(t, link)
+	})
 	for _, c := range []struct {
 		args   []string
 		status int
