@@ -56,7 +56,7 @@ type Ending struct {
 	Expired      bool // the termination grace period is over
 	Terminating  bool // the cloud accepted the termination
 	InstanceGone bool // the cloud does not know the instance, or says that it has ended
-	NoDrain      bool // the cloud has said that the instance ended: whatever the node reports is old
+	NoDrain      bool // the machine is dead or broken, whatever its node reports: nobody is waited for
 }
 
 // Result is one step.

@@ -81,7 +81,7 @@ func (s *step) emptied() bool {
 	for _, n := range s.o.Nodes {
 		ready = ready || n.Ready
 	}
-	if e.InstanceGone && (!ready || e.NoDrain) {
+	if e.NoDrain || e.InstanceGone && !ready {
 		return true // nothing runs there any more
 	}
 	for _, n := range s.o.Nodes {

@@ -29,7 +29,8 @@ type Controller struct {
 	x   *execute.Executor
 
 	leading bool
-	why     string // why it does not lead
+	led     time.Time // since when
+	why     string    // why it does not lead
 	epoch   int64
 	now     time.Time
 	last    time.Time // of the step before
@@ -183,7 +184,7 @@ func (c *Controller) input(i Input) {
 		if c.leading && c.epoch == i.Epoch {
 			return
 		}
-		c.leading, c.why, c.epoch = true, "", i.Epoch
+		c.leading, c.led, c.why, c.epoch = true, c.now, "", i.Epoch
 		c.x.Reset(i.Epoch)
 		c.reset()
 	case Following:

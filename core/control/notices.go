@@ -1,7 +1,6 @@
 package control
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/weir-project/weir/core/drain"
 	"github.com/weir-project/weir/core/execute"
+	"github.com/weir-project/weir/core/interrupt"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/model"
 )
@@ -27,47 +27,14 @@ type notice struct {
 	marked   bool // its offering is marked short
 	done     bool
 	cordoned time.Time
+	action   interrupt.Action
+	why      string
 }
 
 const (
 	unknownFor  = 10 * time.Minute // instances that nobody knows are looked for that long
-	cordonFor   = 30 * time.Minute // a rebalance cordon ends after that
-	noticeKeeps = 24 * time.Hour
+	noticeKeeps = 24 * time.Hour   // after its deadline
 )
-
-// What is done about a notice.
-const (
-	ActDrain   = "drain"
-	ActReplace = "replace-then-drain"
-	ActCordon  = "cordon"
-	ActRecord  = "record"
-	ActRemove  = "remove"
-	ActIgnore  = "ignore"
-)
-
-// Action says what a notice asks for. rebalance is the pool's choice.
-func Action(n model.Notice, rebalance string) string {
-	switch n.Kind {
-	case model.NoticeSpot, model.NoticeStopped, model.NoticeReservation:
-		return ActDrain
-	case model.NoticeTerminated:
-		return ActRemove
-	case model.NoticeStatus:
-		return ActDrain
-	case model.NoticeScheduled:
-		if n.State == "closed" {
-			return ActIgnore
-		}
-		return ActDrain
-	case model.NoticeRebalance:
-		switch rebalance {
-		case ActCordon, ActReplace:
-			return rebalance
-		}
-		return ActRecord
-	}
-	return ActIgnore
-}
 
 // take opens a notice, or shortens the deadline of one that is open.
 func (c *Controller) take(n model.Notice) *notice {
@@ -125,11 +92,23 @@ func (c *Controller) stepNotices() {
 	}
 }
 
+// acting lists the notices under which nodes lose their pods.
+func (ns *notices) acting() []model.Notice {
+	var out []model.Notice
+	for _, key := range slices.Sorted(maps.Keys(ns.open)) {
+		switch n := ns.open[key]; n.action {
+		case interrupt.Drain, interrupt.ReplaceThenDrain, interrupt.Remove:
+			out = append(out, n.Notice)
+		}
+	}
+	return out
+}
+
 // pressing says whether an instance is about to be taken: its pods are planned for
 // without waiting for a batch.
 func (ns *notices) pressing() bool {
 	for _, n := range ns.open {
-		if !n.done {
+		if !n.done && n.action.Acts() {
 			return true
 		}
 	}
@@ -155,22 +134,23 @@ func (c *Controller) stepNotice(n *notice) {
 	if p := c.m.Pool(claim.Pool); p != nil {
 		rebalance = p.Annotations[model.AnnotationRebalance]
 	}
-	action := Action(n.Notice, rebalance)
-	if n.Kind == model.NoticeSpot && !n.marked {
+	action, why := interrupt.React(n.Notice, rebalance)
+	n.action, n.why = action, why
+	if (n.Kind == model.NoticeSpot || n.Kind == model.NoticeReservation) && !n.marked {
 		n.marked = true
 		if off := offeringOf(claim); off != "" {
 			c.x.Short([]execute.Shortage{{Offering: off, Message: "spot interruption", Interruption: true}}, c.now)
 		}
 	}
 	switch action {
-	case ActRecord, ActIgnore:
-		c.finish(n, claim, action)
-	case ActCordon:
+	case interrupt.Cordon:
 		c.cordon(n, claim)
-	case ActReplace:
+	case interrupt.ReplaceThenDrain:
 		c.replaceThenDrain(n, claim)
+	case interrupt.Drain, interrupt.Remove:
+		c.drainFor(n, claim)
 	default:
-		c.drainFor(n, claim, action)
+		c.finish(n, claim)
 	}
 }
 
@@ -183,12 +163,15 @@ func offeringOf(c *model.Claim) string {
 }
 
 // finish ends a notice; nodes and claims hear what was done.
-func (c *Controller) finish(n *notice, claim *model.Claim, action string) {
+func (c *Controller) finish(n *notice, claim *model.Claim) {
 	n.done = true
-	c.x.Event(model.Event{Object: model.ObjectRef{Kind: "NodeClaim", Name: claim.Name, UID: claim.UID}, Warning: true, Reason: reasonOf(n.Kind),
-		Message: fmt.Sprintf("%s: %s%s", n.Kind, action, deadlineText(n.Deadline))}, c.now)
+	message := fmt.Sprintf("%s (%s%s)", n.why, n.action, deadlineText(n.Deadline))
+	c.x.Event(model.Event{Object: model.ObjectRef{Kind: "NodeClaim", Name: claim.Name, UID: claim.UID}, Warning: true, Reason: reasonOf(n.Kind), Message: message}, c.now)
+	for _, node := range c.m.NodeObjects(claim.ProviderID) {
+		c.x.Event(model.Event{Object: model.ObjectRef{Kind: "Node", Name: node.Name, UID: node.UID}, Warning: true, Reason: reasonOf(n.Kind), Message: message}, c.now)
+	}
 	c.x.Do("notice/"+n.InstanceID+"/"+string(n.Kind)+"/done", execute.AdvanceNotice{Cluster: c.cfg.Cluster, Instance: n.InstanceID,
-		NoticeKind: n.Kind, State: ledger.NoticeDone, Action: action}, c.now)
+		NoticeKind: n.Kind, State: ledger.NoticeDone, Action: string(n.action)}, c.now)
 }
 
 func deadlineText(t *time.Time) string {
@@ -228,51 +211,27 @@ func (c *Controller) cordonNode(claim *model.Claim) bool {
 	return all
 }
 
-// annotate writes the notice's face to the claim; true where it is there.
+// annotate writes the notice's face to the claim, joined with what it shows already:
+// the stronger action and the earliest deadline stand. It answers true where the
+// claim shows enough.
 func (c *Controller) annotate(n *notice, claim *model.Claim) bool {
-	want := execute.Interruption{Kind: n.Kind, Deadline: n.Deadline, EventID: n.EventID}
-	have, ok := execute.InterruptionOf(claim)
-	if ok && (have.Kind == want.Kind || !rather(want, have)) && sameTime(have.Deadline, want.Deadline) || ok && !rather(want, have) {
-		return true
+	face := interrupt.FaceOf(n.Notice, n.action)
+	if have, ok, err := interrupt.ReadFace(claim.Annotations); ok && err == nil {
+		merged, changed := have.Merge(face)
+		if !changed {
+			return true
+		}
+		face = merged
 	}
-	text, err := json.Marshal(want)
-	if err != nil {
-		panic(fmt.Sprintf("interruption: %v", err)) // our own type always marshals
-	}
-	annotations := map[string]string{model.AnnotationInterruption: string(text)}
-	if n.Kind == model.NoticeStatus && claim.Annotations[model.AnnotationTerminationTimestamp] == "" {
-		// A broken machine cannot co-operate: no budget and no volume is waited for.
-		annotations[model.AnnotationTerminationTimestamp] = c.now.UTC().Format(time.RFC3339)
-	}
-	c.x.Do("claim/"+claim.Name, execute.PatchClaim{Patch: model.ClaimPatch{Name: claim.Name, UID: claim.UID, Annotations: annotations}}, c.now)
+	c.x.Do("claim/"+claim.Name, execute.PatchClaim{Patch: model.ClaimPatch{Name: claim.Name, UID: claim.UID,
+		Annotations: map[string]string{model.AnnotationInterruption: face.Text()}}}, c.now)
 	c.wake(c.now.Add(time.Second))
 	return false
 }
 
-// rather says whether a notice replaces what the claim says: the earliest deadline
-// wins, a notice with one over a notice without, and the end of the instance over all.
-func rather(a, b execute.Interruption) bool {
-	switch {
-	case a.Kind == model.NoticeTerminated:
-		return b.Kind != model.NoticeTerminated
-	case b.Kind == model.NoticeTerminated, a.Deadline == nil:
-		return false
-	case b.Deadline == nil:
-		return true
-	}
-	return a.Deadline.Before(*b.Deadline)
-}
-
-func sameTime(a, b *time.Time) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Equal(*b)
-}
-
 // drainFor cordons, writes the face and deletes the claim; the executor drains by
 // the deadline and the pods get their new places at once.
-func (c *Controller) drainFor(n *notice, claim *model.Claim, action string) {
+func (c *Controller) drainFor(n *notice, claim *model.Claim) {
 	c.cordonNode(claim)
 	if !c.annotate(n, claim) {
 		return
@@ -282,7 +241,7 @@ func (c *Controller) drainFor(n *notice, claim *model.Claim, action string) {
 		c.wake(c.now.Add(time.Second))
 		return
 	}
-	c.finish(n, claim, action)
+	c.finish(n, claim)
 }
 
 // cordon keeps new pods off a node for half an hour.
@@ -290,7 +249,7 @@ func (c *Controller) cordon(n *notice, claim *model.Claim) {
 	if n.cordoned.IsZero() {
 		n.cordoned = c.now
 	}
-	end := n.cordoned.Add(cordonFor)
+	end := n.cordoned.Add(interrupt.CordonFor)
 	if c.now.Before(end) {
 		c.cordonNode(claim)
 		c.annotate(n, claim)
@@ -298,7 +257,7 @@ func (c *Controller) cordon(n *notice, claim *model.Claim) {
 		return
 	}
 	c.unmark(claim)
-	c.finish(n, claim, ActCordon)
+	c.finish(n, claim)
 }
 
 // unmark takes the face off again; the executor then takes the stray cordon away.
@@ -325,5 +284,5 @@ func (c *Controller) replaceThenDrain(n *notice, claim *model.Claim) {
 		c.wake(c.now.Add(time.Second))
 		return
 	}
-	c.finish(n, claim, ActReplace)
+	c.finish(n, claim)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/weir-project/weir/core/cluster"
 	"github.com/weir-project/weir/core/drain"
 	"github.com/weir-project/weir/core/execute"
+	"github.com/weir-project/weir/core/interrupt/replace"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/model"
 )
@@ -70,7 +71,11 @@ func (c *Controller) provision() {
 	w := *c.m.World(c.now)
 	pods := w.Pods
 	w.Pods = append(pods[:len(pods):len(pods)], leaving...)
-	if c.x.Do("plan/provision", execute.Plan{For: model.PlanProvision, World: &w}, c.now) {
+	world := &w
+	if acting := c.notices.acting(); len(acting) > 0 {
+		world = replace.World(world, acting)
+	}
+	if c.x.Do("plan/provision", execute.Plan{For: model.PlanProvision, World: world}, c.now) {
 		b.planning, b.first, b.urgent = true, time.Time{}, false
 	}
 }
@@ -99,7 +104,8 @@ func (c *Controller) batchEnd() time.Time {
 	return end
 }
 
-// canPlan says whether what can be bought is known for every class in use.
+// canPlan says whether what can be bought is known for every class in use, and what
+// is on its way.
 func (c *Controller) canPlan() bool {
 	w := c.m.World(c.now)
 	for _, p := range w.Pools {
@@ -111,8 +117,19 @@ func (c *Controller) canPlan() bool {
 			return false
 		}
 	}
+	// A claim of whoever led before, whose machine is not known yet, holds pods that
+	// would be bought for twice; its launch is taken up again within seconds.
+	for _, n := range w.Nodes {
+		if cl := n.Claim; cl != nil && cl.Deleting == nil && cl.ProviderID == "" && n.Allocatable.IsZero() &&
+			cl.Created.Before(c.led) && c.now.Sub(c.led) < takeUp {
+			return false
+		}
+	}
 	return true
 }
+
+// takeUp is how long a new leader waits for the launches that it found under way.
+const takeUp = 30 * time.Second
 
 // leaving lists the pods of nodes that are on their way out and need a new place.
 // Pods that cannot be evicted for now get none: nobody knows when they will go.

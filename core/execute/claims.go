@@ -1,7 +1,6 @@
 package execute
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"github.com/weir-project/weir/core/claim"
 	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/drain"
+	"github.com/weir-project/weir/core/interrupt"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/model"
 )
@@ -123,8 +123,9 @@ func (x *Executor) look(t *track) {
 	o := claim.Observed{Claim: c, Nodes: nodes, Pool: x.m.Pool(c.Pool), Ending: t.ending}
 	o.Ending.LaunchOpen = x.launchOpen(t.name)
 	o.Ending.Detached = true // VolumeAttachments are not mirrored yet: nothing is known to wait for
-	if i, ok := InterruptionOf(c); ok && i.Kind == model.NoticeTerminated {
-		o.Ending.InstanceGone, o.Ending.NoDrain = true, true
+	if f, ok, err := interrupt.ReadFace(c.Annotations); ok && err == nil && f.Action == interrupt.Remove {
+		o.Ending.NoDrain = true
+		o.Ending.InstanceGone = o.Ending.InstanceGone || f.Kind == model.NoticeTerminated
 	}
 	for _, n := range nodes {
 		if at := x.m.PodEvent(n.Name); at.After(o.PodEvent) {
@@ -310,23 +311,6 @@ func (x *Executor) migrateHash(c *model.Claim, p *model.Pool, r *claim.Result) {
 	r.Claim = &patch
 }
 
-// Interruption is the value of the annotation weir.dev/interruption.
-type Interruption struct {
-	Kind     model.NoticeKind `json:"kind"`
-	Deadline *time.Time       `json:"deadline,omitempty"`
-	EventID  string           `json:"eventId,omitempty"`
-}
-
-// InterruptionOf reads the notice's face on a claim; ok is false where there is none
-// or it cannot be read.
-func InterruptionOf(c *model.Claim) (i Interruption, ok bool) {
-	v := c.Annotations[model.AnnotationInterruption]
-	if v == "" {
-		return i, false
-	}
-	return i, json.Unmarshal([]byte(v), &i) == nil
-}
-
 // drain takes drain steps on the nodes of a claim.
 func (x *Executor) drain(t *track, c *model.Claim, nodes []*model.Node) {
 	if !x.remembered(ledger.ClaimKey(x.cfg.Cluster, c.UID)) {
@@ -349,8 +333,10 @@ func (x *Executor) drain(t *track, c *model.Claim, nodes []*model.Node) {
 		if at, ok, err := claim.Deadline(c); err == nil && ok {
 			s.Deadline = &at
 		}
-		if i, ok := InterruptionOf(c); ok {
-			s.Interruption = i.Deadline
+		if f, ok, err := interrupt.ReadFace(c.Annotations); ok && err == nil {
+			if !f.Deadline.IsZero() {
+				s.Interruption = &f.Deadline
+			}
 			s.Hold = x.holds
 		}
 		r := drain.Step(s, n, x.m.PodsOn(n.Name), x.m.PDBs(), x.now)
@@ -428,8 +414,8 @@ func (x *Executor) evicted(p *model.Pod, name string, r Result, forced bool) {
 	}
 	reason := "Forceful Termination"
 	if c := x.m.Claim(name); c != nil {
-		if i, ok := InterruptionOf(c); ok {
-			reason = "Interrupted (" + string(i.Kind) + ")"
+		if f, ok, err := interrupt.ReadFace(c.Annotations); ok && err == nil {
+			reason = "Interrupted (" + string(f.Kind) + ")"
 		} else if d := c.Condition(model.CondDisruptionReason); d.Status == "True" {
 			reason = d.Reason
 		}
