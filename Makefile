@@ -1,0 +1,150 @@
+# Everything that a fresh machine with Go and make needs. `make help` lists the targets.
+# What a build or a test needs is put into .cache; nothing else on the machine is touched.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CACHE := $(CURDIR)/.cache
+BIN   := $(CACHE)/bin
+export GOFLAGS ?= -buildvcs=false
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X github.com/weir-project/weir/core/version.Version=$(VERSION)
+
+# Modules of their own keep heavy dependencies away from the users of the product.
+NESTED := plugins/proto plugins/sdk $(patsubst %/go.mod,%,$(wildcard infra/*/go.mod infra/*/*/go.mod))
+
+TOOL := go tool -modfile=tools.mod
+LINT := go tool -modfile=lint.mod golangci-lint
+
+.PHONY: help
+help: ## Lists the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- see it run -------------------------------------------------------------------
+
+.PHONY: demo
+demo: ## The main job in virtual time, on the embedded simulator: pods wait, nodes are bought, reclaimed and given back.
+	@echo "building (the first time takes a minute or two) ..."
+	@mkdir -p $(BIN)
+	@go build -o $(BIN)/weir ./cmd/weir
+	@$(BIN)/weir simulate run -f integration/demo/seed -f integration/demo/web.yaml -f integration/demo/demo-spot.yaml --scenario integration/demo/scenario.yaml --for 2h
+
+.PHONY: demo-cluster
+demo-cluster: $(BIN)/devcluster binaries ## The same on a real control plane, with real processes (KUBECONFIG set: on that cluster).
+	@go run ./integration/demo/cluster
+
+# --- build ------------------------------------------------------------------------
+
+.PHONY: binaries
+binaries: ## Builds the programs into .cache/bin.
+	@mkdir -p $(BIN)
+	@echo "building weir, weir-scaler, weir-strategy, simcloud ..."
+	@CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/weir ./cmd/weir-scaler ./cmd/weir-strategy ./integration/simcloud
+
+.PHONY: generate
+generate: ## Makes everything that is generated: deepcopy, CRDs, protocol, reference pages.
+	go generate ./...
+
+.PHONY: verify
+verify: ## Generates again and fails on a difference; vets; checks formatting.
+	@echo "verify: generated files are up to date"
+	@$(MAKE) --no-print-directory generate
+	@git diff --exit-code --stat || { echo "generated files differ from what is committed: run make generate and commit"; exit 1; }
+	@echo "verify: gofmt"
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+
+.PHONY: lint
+lint: ## golangci-lint and buf with a few checks, all meant.
+	$(LINT) run ./...
+	cd plugins/proto && go tool -modfile=$(CURDIR)/tools.mod buf lint
+
+# --- the control plane for tests and demos, a module of its own -------------------
+
+DEVCLUSTER_VERSION := v1.37.2
+DEVCLUSTER         := $(BIN)/devcluster
+DEVCLUSTER_SOURCES := integration/devcluster/go.mod integration/devcluster/go.sum \
+	$(filter-out %_test.go,$(wildcard integration/devcluster/*.go))
+DEVCLUSTER_LDFLAGS := -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
+	-X $(p).gitVersion=$(DEVCLUSTER_VERSION) -X $(p).gitMajor=1 -X $(p).gitMinor=37 -X $(p).gitTreeState=clean)
+# Counts the packages that "go build -v" names, one a line; prints everything else
+# (errors) as it is, and ends with the exit code of the build, which the last line
+# carries. A shell loop, since mawk holds its input back until it has 4 KB.
+DEVCLUSTER_PROGRESS := { n=0; code=1; while IFS= read -r line; do case "$$line" in \
+	"exit "*) code=$${line\#exit };; \
+	*[!A-Za-z0-9_.~/-]*) echo "$$line";; \
+	*) n=$$((n+1)); [ $$((n % 25)) -ne 0 ] || echo "  compiled $$n of about 2500 packages";; \
+	esac; done; exit $$code; }
+
+# Tests and the demo find it here; KUBECONFIG, where set, wins.
+export WEIR_DEVCLUSTER := $(DEVCLUSTER)
+
+.PHONY: devcluster
+devcluster: $(DEVCLUSTER) ## Builds the control plane: etcd, API server, controller manager and scheduler in one binary.
+
+$(DEVCLUSTER): $(DEVCLUSTER_SOURCES)
+	@mkdir -p $(@D)
+	@echo "building the control plane (Kubernetes $(DEVCLUSTER_VERSION)): 6 to 18 minutes on 2 cores the first time, half a minute after that"
+	@{ cd integration/devcluster && go build -v -ldflags '$(DEVCLUSTER_LDFLAGS)' -o $@.new . 2>&1; echo "exit $$?"; } | $(DEVCLUSTER_PROGRESS)
+	@mv $@.new $@
+	@echo "built $@ ($$($@ version))"
+
+# --- test -------------------------------------------------------------------------
+
+RIE := $(BIN)/aws-lambda-rie
+
+$(RIE): tools.mod tools.sum
+	@mkdir -p $(@D)
+	@echo "building the Lambda runtime interface emulator ..."
+	@go build -modfile=tools.mod -o $@ github.com/aws/aws-lambda-runtime-interface-emulator/cmd/aws-lambda-rie
+
+.PHONY: lambda
+lambda: ## The interruption function as a bootstrap for both architectures.
+	@for arch in amd64 arm64; do mkdir -p $(CACHE)/lambda/$$arch; \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -tags lambda.norpc -ldflags '-s -w' -o $(CACHE)/lambda/$$arch/bootstrap ./lambda/interruption; done
+
+.PHONY: test-short
+test-short: ## The pure rooms only: no control plane, no processes, under a minute once compiled.
+	go test -short ./core/... ./cmd/weir/...
+
+.PHONY: test
+test: ## Everything: unit tests under the race detector, nested modules, and the tests on a real control plane.
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-nested
+	@$(MAKE) --no-print-directory verify
+	@$(MAKE) --no-print-directory test-integration
+
+.PHONY: test-unit
+test-unit:
+	@echo "== unit tests (the first time compiles everything for the race detector: some minutes)"
+	go test -race $$(go list ./... | grep -v /integration/)
+
+.PHONY: test-nested
+test-nested:
+	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && go test ./...) || exit 1; done
+
+.PHONY: test-integration
+test-integration: $(DEVCLUSTER) $(RIE) binaries lambda
+	@echo "== tests on a real control plane"
+	WEIR_BIN=$(BIN) WEIR_RIE=$(RIE) WEIR_LAMBDA=$(CACHE)/lambda/amd64/bootstrap go test -p 1 -count=1 -timeout 20m ./integration/...
+	@echo "== the control plane's own module"
+	cd integration/devcluster && go test -vet=off -count=1 -parallel 2 .
+
+# --- measure, package -------------------------------------------------------------
+
+.PHONY: bench
+bench: ## Price, time and memory on the benchmark workloads, several draws each; prints the table of docs/benchmarks.md.
+	go run ./integration/bench
+
+.PHONY: synth
+synth: lambda ## Synthesises the CDK app into .cache/cdk.out.
+	@cd infra/cdk && go run . -out $(CACHE)/cdk.out -lambda $(CACHE)/lambda/arm64
+
+.PHONY: image
+image: ## OCI image layouts for both architectures in .cache/image, without a container engine.
+	@cd infra/image && go run . -repo $(CURDIR) -out $(CACHE)/image
+
+.PHONY: clean
+clean: ## Removes .cache.
+	rm -rf $(CACHE)
