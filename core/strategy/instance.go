@@ -302,6 +302,8 @@ func (in *instance) explain(ctx context.Context, err error) error {
 	}
 	parts := strings.Split(p.printed(), "|")
 	switch {
+	case len(parts) < 2 && p.ID() != "":
+		err = errors.New("it printed no handshake: is it a strategy built with the SDK, for this machine?")
 	case len(parts) < 2:
 	case parts[0] != fmt.Sprint(plugin.CoreProtocolVersion):
 		return fmt.Errorf("plugin speaks core protocol %s, this host speaks %d: it was built with another go-plugin", parts[0], plugin.CoreProtocolVersion)
