@@ -178,7 +178,7 @@ func selector(namespaces []string, sel *metav1.LabelSelector, own map[string]str
 	if where != nil {
 		id = strings.Join(where, ",")
 	}
-	return model.Selector{ID: id + "/" + parsed.String(), Matches: func(p *model.Pod) bool {
+	return model.Selector{ID: id + "/" + parsed.String(), Labels: sel.MatchLabels, Matches: func(p *model.Pod) bool {
 		return (where == nil || slices.Contains(where, p.Namespace)) && parsed.Matches(labels.Set(p.Labels))
 	}}
 }
