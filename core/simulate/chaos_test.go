@@ -57,7 +57,9 @@ func outcomeOf(r *Report, machines int) outcome {
 // every effect.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
-	opts := options(t)
+	base := options(t)
+	base.Catalogue = few
+	opts := base
 	var kinds []string
 	opts.Fate = func(_ int, e execute.Effect) Fate { kinds = append(kinds, e.Kind()); return Live }
 	calm, err := Run(t.Context(), &Input{}, storm(t), opts)
@@ -79,7 +81,7 @@ func TestKilledAnywhere(t *testing.T) {
 			name := fmt.Sprintf("%03d-%s-%s", n, kinds[n-1], map[Fate]string{KillBefore: "before", KillAfter: "after"}[fate])
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				opts := options(t)
+				opts := base
 				opts.Fate = func(i int, _ execute.Effect) Fate {
 					if i == n {
 						return fate
@@ -130,14 +132,16 @@ func victims(kinds []string, every int) []int {
 // TestKilledAgainAndAgain lets the controller die at every k-th effect of all its lives.
 func TestKilledAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	calm, err := Run(t.Context(), &Input{}, storm(t), options(t))
+	base := options(t)
+	base.Catalogue = few
+	calm, err := Run(t.Context(), &Input{}, storm(t), base)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range []int{97, 61} {
 		t.Run(strconv.Itoa(k), func(t *testing.T) {
 			t.Parallel()
-			opts := options(t)
+			opts := base
 			opts.Restart = 3 * time.Second
 			opts.Fate = func(i int, _ execute.Effect) Fate {
 				switch {

@@ -20,6 +20,18 @@ func sells(c *model.NodeClass) []*model.Offering {
 	return catalogue.Embedded().Offerings(c, zones(), catalogue.Options{})
 }
 
+// few is a small part of what is sold, for tests that run a story many times.
+func few(c *model.NodeClass) []*model.Offering {
+	var out []*model.Offering
+	for _, o := range sells(c) {
+		switch o.Type.Labels[model.AWSLabelDomain+"/instance-family"] {
+		case "c6a", "m6a", "c7i-flex", "m5":
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
 // files loads files of a folder, as apply steps name them.
 func files(folder string) func([]string) (*Input, error) {
 	return func(paths []string) (*Input, error) {
