@@ -17,13 +17,24 @@ import (
 )
 
 // TestMain turns this test binary into a strategy process when it is started with
-// the argument "serve": real processes, without building anything else.
+// the argument "serve": real processes, without building anything else. Tests have a
+// folder for temporary files of their own, so that they can count what is left in it;
+// its name is short because those of sockets have to be.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "serve" {
 		serveFake(os.Args[2], os.Args[3:])
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "weir")
+	if err != nil {
+		panic(err)
+	}
+	if err := os.Setenv("TMPDIR", dir); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(status)
 }
 
 // fakeSpec is a strategy that runs this test binary with a behaviour.
