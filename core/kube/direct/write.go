@@ -3,10 +3,9 @@ package direct
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,10 +129,11 @@ func (c *Client) DeleteClaim(ctx context.Context, name, uid string) error {
 // drain.Failed.
 func (c *Client) Evict(ctx context.Context, p *model.Pod) (drain.Outcome, error) {
 	uid := types.UID(p.UID)
-	err := c.core.Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{
+	// Without the client's own retries: "not now" is an answer, and the drain knows when to ask again.
+	err := c.core.RESTClient().Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").MaxRetries(0).Body(&policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
-	})
+	}).Do(ctx).Error()
 	return outcome(err, "evicting pod "+p.ID())
 }
 
@@ -145,15 +145,15 @@ func (c *Client) DeletePod(ctx context.Context, p *model.Pod, grace time.Duratio
 }
 
 func outcome(err error, what string) (drain.Outcome, error) {
-	var status apierrors.APIStatus
 	switch {
 	case err == nil:
 		return drain.Accepted, nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return drain.Gone, nil
-	case apierrors.IsTooManyRequests(err):
+	// The server's own flow control answers 429 as well, about no budget at all.
+	case apierrors.IsTooManyRequests(err) && (apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) || strings.Contains(err.Error(), "disruption budget")):
 		return drain.Blocked, nil
-	case errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError:
+	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget"):
 		return drain.MultiplePDBs, nil
 	}
 	return drain.Failed, fmt.Errorf("%s: %w", what, err)
