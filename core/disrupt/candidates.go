@@ -313,35 +313,11 @@ func unsupported(pods []*model.Pod) *model.Blocked {
 		switch {
 		case p.Invalid != "":
 			return no(BlockedUnsupported, "pod %s could not be placed again: %s", p.ID(), p.Invalid)
-		default:
-			if filter, why := unmovable(p); why != "" {
-				return no(BlockedUnsupported, "pod %s cannot be planned for a move: %s: %s", p.ID(), filter, why)
-			}
+		case len(p.Unsupported) > 0:
+			return no(BlockedUnsupported, "pod %s cannot be planned for a move: %s: %s", p.ID(), p.Unsupported[0].Filter, p.Unsupported[0].Message)
 		}
 	}
 	return nil
-}
-
-// unmovable says what a pod asks that a move between existing nodes is not checked
-// against: what planning does not place at all, and what it asks of the pods around it.
-func unmovable(p *model.Pod) (model.Filter, string) {
-	if len(p.Unsupported) > 0 {
-		return p.Unsupported[0].Filter, p.Unsupported[0].Message
-	}
-	switch t := p.Topology; {
-	case t == nil:
-	case len(t.Spreads) > 0:
-		return model.FilterTopology, "its topology spread over " + t.Spreads[0].Key + " is not followed through moves"
-	case len(t.Affinity) > 0:
-		return model.FilterAffinity, "its affinity over " + t.Affinity[0].Key + " is not followed through moves"
-	case len(t.AntiAffinity) > 0:
-		return model.FilterAffinity, "its anti-affinity over " + t.AntiAffinity[0].Key + " is not followed through moves"
-	case len(t.HostPorts) > 0:
-		return model.FilterPorts, "its host ports are not followed through moves"
-	case len(t.VolumeTerms) > 0:
-		return model.FilterVolumes, "its volumes are not followed through moves"
-	}
-	return "", ""
 }
 
 // pdbIndex finds the budgets that may cover a pod without asking every one.

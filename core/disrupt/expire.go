@@ -62,7 +62,7 @@ func (p *planner) evacuate(expired []*model.Node) {
 		largestFirst(g.pods)
 		waiting := 0
 		for _, t := range g.pods {
-			if _, why := unmovable(t.pod); t.pod.Invalid == "" && why == "" {
+			if t.pod.Invalid == "" && len(t.pod.Unsupported) == 0 && p.rooms.around.unmovable(t.pod) == "" {
 				if i := p.rooms.find(t); i >= 0 {
 					p.rooms.put(t, i)
 					continue

@@ -1,6 +1,7 @@
 package disrupt
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -39,8 +40,10 @@ func Plan(w *model.World, _ *model.Prices, score Score, opts Options) *model.Pla
 	}
 	stays := verdicts{}
 	cands = withinBudget(w, opts, cands, stays)
+	near := newAround(w)
+	cands = movable(cands, near, stays)
 
-	p := settled(w, opts, cands, expired, score, stays)
+	p := settled(w, opts, cands, expired, score, stays, near)
 	plan.Commands = append(p.forced, p.waves(newAllowances(w, opts))...)
 	for node, b := range p.stays {
 		b.Node = node.ID()
@@ -59,13 +62,13 @@ type verdicts map[*model.Node]*model.Blocked
 
 // settled plans until the strategy agrees to all of it. stays holds why nodes stay
 // that are no candidates any more.
-func settled(w *model.World, opts Options, cands []*Candidate, expired []*model.Node, score Score, stays verdicts) *planner {
+func settled(w *model.World, opts Options, cands []*Candidate, expired []*model.Node, score Score, stays verdicts, near *around) *planner {
 	orders := rankings(w, cands)
 	for range maxRounds {
 		var best *planner
 		var by ranking
 		for _, r := range orders {
-			p := newPlanner(w, opts, cands, expired, stays, r)
+			p := newPlanner(w, opts, cands, expired, stays, near, r)
 			p.evacuate(expired)
 			p.greedy()
 			if best == nil || p.better(best) {
@@ -80,7 +83,7 @@ func settled(w *model.World, opts Options, cands []*Candidate, expired []*model.
 		cands = keep(cands, refused, stays)
 	}
 	// still refusing: what was agreed to in the last round would need another check
-	p := newPlanner(w, opts, nil, expired, stays, bySavings)
+	p := newPlanner(w, opts, nil, expired, stays, near, bySavings)
 	p.evacuate(expired)
 	for _, c := range cands {
 		p.stays[c.Node] = no(BlockedStrategy, "the strategy refused other commands %d times over; this one is looked at in the next plan", maxRounds)
@@ -134,17 +137,36 @@ func rankings(w *model.World, cands []*Candidate) []ranking {
 	if cpu <= 0 || memory <= 0 {
 		return out
 	}
-	for _, share := range []float64{0.25, 0.5, 0.75} {
-		out = append(out, func(c *Candidate) float64 {
+	known := map[string]bool{}
+	for _, share := range []float64{0.25, 0.5, 0.65, 0.75, 0.85} {
+		by := func(c *Candidate) float64 {
 			v := c.Node.Allocatable.Base
 			worth := share*float64(v[resource.CPU])/cpu + (1-share)*float64(v[resource.Memory])/memory
 			if worth <= 0 {
 				return c.Node.USDPerHour
 			}
 			return c.Node.USDPerHour / worth
-		})
+		}
+		if order := sequence(cands, by); !known[order] { // few kinds of machines have few orders
+			known[order] = true
+			out = append(out, by)
+		}
 	}
 	return out
+}
+
+// sequence is equal for rankings that try candidates in the same order.
+func sequence(cands []*Candidate, by ranking) string {
+	at := make([]int, len(cands))
+	for i := range at {
+		at[i] = i
+	}
+	sort.SliceStable(at, func(i, j int) bool { return by(cands[at[i]]) > by(cands[at[j]]) })
+	b := make([]byte, 0, 4*len(at))
+	for _, i := range at {
+		b = binary.LittleEndian.AppendUint32(b, uint32(i))
+	}
+	return string(b)
 }
 
 // running is the pods for which nodes of ours are kept.
@@ -161,6 +183,26 @@ func running(w *model.World) []*model.Pod {
 		}
 	}
 	return out
+}
+
+// movable takes out candidates with a pod that cannot move whatever room there is.
+func movable(cands []*Candidate, near *around, stays verdicts) []*Candidate {
+	var left []*Candidate
+	for _, c := range cands {
+		var b *model.Blocked
+		for _, p := range c.Pods {
+			if why := near.unmovable(p); why != "" {
+				b = no(BlockedUnsupported, "pod %s cannot be planned for a move: %s", p.ID(), why)
+				break
+			}
+		}
+		if b != nil {
+			stays[c.Node] = b
+		} else {
+			left = append(left, c)
+		}
+	}
+	return left
 }
 
 // keep takes refused candidates out and notes why they stay.
@@ -198,7 +240,7 @@ type going struct {
 
 // newPlanner opens the rooms in keep order, those that stay anyway first, then the
 // ones that are least worth removing, and settles the pods that wait.
-func newPlanner(w *model.World, opts Options, cands []*Candidate, expired []*model.Node, stays verdicts, by ranking) *planner {
+func newPlanner(w *model.World, opts Options, cands []*Candidate, expired []*model.Node, stays verdicts, near *around, by ranking) *planner {
 	p := &planner{w: w, opts: opts, cands: slices.Clone(cands), gone: map[*model.Node]bool{}, stays: maps.Clone(stays)}
 	rank := make(map[*model.Node]float64, len(cands))
 	for _, c := range cands {
@@ -231,7 +273,7 @@ func newPlanner(w *model.World, opts Options, cands []*Candidate, expired []*mod
 		}
 		return a.ID() < b.ID()
 	})
-	p.rooms = newRooms(list)
+	p.rooms = newRooms(list, near)
 	p.settle()
 	return p
 }
@@ -241,24 +283,13 @@ func takesWaiting(n *model.Node) bool {
 	return !n.Cordoned && (n.Ready || !n.Initialized())
 }
 
-// takesMoved says whether a move may count on the node: usable now, quiet, and
-// without pods whose anti-affinity the mover could break unseen.
+// takesMoved says whether a move may count on the node: usable now, and quiet.
 func takesMoved(w *model.World, n *model.Node, pool *model.Pool) bool {
 	if !n.Joined() || !n.Ready || !n.Initialized() {
 		return false
 	}
 	if n.Managed() && pool != nil && pool.ConsolidateAfter > 0 && quietFrom(n, pool).After(w.Now) {
 		return false
-	}
-	for _, p := range n.Pods {
-		if p.Topology != nil && len(p.Topology.AntiAffinity) > 0 {
-			return false
-		}
-		for _, u := range p.Unsupported {
-			if u.Filter == model.FilterAffinity {
-				return false
-			}
-		}
 	}
 	return true
 }
@@ -293,7 +324,7 @@ func (p *planner) settle() {
 	}
 	largestFirst(list)
 	for _, t := range list {
-		if _, why := unmovable(t.pod); t.pod.Invalid != "" || t.pod.Ignore || why != "" {
+		if t.pod.Invalid != "" || t.pod.Ignore || len(t.pod.Unsupported) > 0 || t.pod.Topology != nil && len(t.pod.Topology.Affinity) > 0 {
 			continue
 		}
 		if i := p.rooms.find(t); i >= 0 {

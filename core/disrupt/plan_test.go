@@ -93,9 +93,6 @@ func TestBlockingReasons(t *testing.T) {
 			p.Budgets = []model.Budget{{Nodes: "0", Schedule: "0 12 * * *", Duration: 10 * time.Minute}}
 		}), reason: disrupt.BlockedBudget, message: "0 12 * * *", until: &soon},
 		"frozen": {opts: disrupt.Options{Frozen: "a third of the nodes is not ready"}, reason: disrupt.BlockedFrozen, message: "a third"},
-		"target has anti-affinity": {change: on(1, pod("solo", 10, func(p *model.Pod) {
-			p.Unsupported = []model.Unsupported{{Filter: model.FilterAffinity, Message: "keeps others away"}}
-		})), reason: disrupt.BlockedReplacement, message: "no other node that stays"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

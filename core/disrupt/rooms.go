@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
 	"github.com/weir-project/weir/core/model/resource"
 )
 
@@ -37,12 +38,15 @@ type rooms struct {
 	classes map[string]int
 	pods    []*model.Pod // one of each class
 	legal   [][]int8     // by class and room: 0 not asked yet, 1 yes, -1 no
+
+	around     *around
+	guestShuns map[shunAt]int
 }
 
 var closed = [resource.NumBase]int64{-1, -1, -1, -1}
 
-func newRooms(list []*room) *rooms {
-	r := &rooms{list: list, index: make(map[*model.Node]int, len(list)), size: 1, classes: map[string]int{}}
+func newRooms(list []*room, a *around) *rooms {
+	r := &rooms{list: list, index: make(map[*model.Node]int, len(list)), size: 1, classes: map[string]int{}, around: a, guestShuns: map[shunAt]int{}}
 	for r.size < len(list) {
 		r.size *= 2
 	}
@@ -126,7 +130,7 @@ func (r *rooms) find(t *tenant) int {
 		}
 		if at >= r.size {
 			i := at - r.size
-			if i < len(r.list) && r.allowed(t, i) && t.pod.Requests.Fits(r.list[i].free) {
+			if i < len(r.list) && r.allowed(t, i) && t.pod.Requests.Fits(r.list[i].free) && r.welcome(t, i) {
 				if l := lopsided(r.list[i], need); best < 0 || l < least-1e-12 {
 					best, least = i, l
 				}
@@ -160,6 +164,7 @@ func (r *rooms) put(t *tenant, i int) {
 	x.free = x.free.Sub(t.pod.Requests)
 	x.guests = append(x.guests, t)
 	t.at = i
+	r.tally(t, i, 1)
 	if x.open {
 		r.set(i, leaf(x.free))
 	}
@@ -167,6 +172,7 @@ func (r *rooms) put(t *tenant, i int) {
 
 func (r *rooms) take(t *tenant) {
 	x := r.list[t.at]
+	r.tally(t, t.at, -1)
 	x.free = x.free.Add(t.pod.Requests)
 	for k := len(x.guests) - 1; k >= 0; k-- { // the last one in is the likeliest to leave
 		if x.guests[k] == t {
@@ -186,7 +192,7 @@ const maxClasses = 1024
 // class groups pods that may go to the same nodes, amounts apart.
 func (r *rooms) class(p *model.Pod) int {
 	key := ""
-	if len(p.Tolerations) > 0 || len(p.Terms) > 1 || len(p.Terms) == 1 && p.Terms[0].Len() > 0 {
+	if len(p.Tolerations) > 0 || len(p.Terms) > 1 || len(p.Terms) == 1 && p.Terms[0].Len() > 0 || p.Topology != nil && len(p.Topology.VolumeTerms) > 0 {
 		key = classKey(p)
 	}
 	if c, ok := r.classes[key]; ok {
@@ -208,6 +214,13 @@ func classKey(p *model.Pod) string {
 	for _, t := range p.Terms {
 		b = append(append(b, t.Key()...), '|')
 	}
+	if p.Topology != nil {
+		b = append(b, 1)
+		for _, t := range p.Topology.VolumeTerms {
+			b = append(append(b, t.Key()...), '|')
+		}
+	}
+	b = append(b, 2)
 	for _, t := range p.Tolerations {
 		for _, s := range []string{t.Key, t.Operator, t.Value, string(t.Effect)} {
 			b = append(append(b, s...), 0)
@@ -231,18 +244,25 @@ func (r *rooms) allowed(t *tenant, i int) bool {
 	return table[i] > 0
 }
 
-// Legal says whether a node's taints and labels let the pod run there; amounts are
-// another question.
+// Legal says whether a node's taints and labels let the pod and its volumes be there;
+// amounts and the pods around are other questions.
 func Legal(p *model.Pod, n *model.Node) bool {
 	if _, bad := p.Untolerated(lasting(n)); bad {
 		return false
 	}
-	for _, term := range p.Terms {
+	return matches(p, n) && (p.Topology == nil || anyOf(p.Topology.VolumeTerms, n))
+}
+
+// matches says whether a node's labels satisfy one of the pod's terms.
+func matches(p *model.Pod, n *model.Node) bool { return anyOf(p.Terms, n) }
+
+func anyOf(terms []require.Set, n *model.Node) bool {
+	for _, term := range terms {
 		if term.LabelsSatisfy(n.Labels) == nil {
 			return true
 		}
 	}
-	return len(p.Terms) == 0
+	return len(terms) == 0
 }
 
 // lasting is the taints that count for a pod to come: while a node of ours is not

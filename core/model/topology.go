@@ -6,6 +6,9 @@ import "github.com/weir-project/weir/core/model/require"
 type Selector struct {
 	ID      string          // canonical text; equal for selectors that pick the same pods
 	Matches func(*Pod) bool // nil matches nothing
+	// Labels are values that every picked pod has; they let a reader look pods up by
+	// label. Nil = not known.
+	Labels map[string]string
 }
 
 // Picks says whether the selector picks the pod.

@@ -1,0 +1,172 @@
+package disrupt_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/weir-project/weir/core/disrupt"
+	"github.com/weir-project/weir/core/engine"
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
+)
+
+func pick(app string) model.Selector {
+	return model.Selector{ID: "x/app=" + app, Labels: map[string]string{"app": app}, Matches: func(p *model.Pod) bool { return p.Namespace == "x" && p.Labels["app"] == app }}
+}
+
+func app(name string, t *model.Topology) func(*model.Pod) {
+	return func(p *model.Pod) { p.Labels, p.Topology = map[string]string{"app": name}, t }
+}
+
+func spread(key, name string) *model.Topology {
+	return &model.Topology{Spreads: []model.Spread{{Key: key, MaxSkew: 1, Selector: pick(name), HonorAffinity: true}}}
+}
+
+func apart(key, name string) *model.Topology {
+	return &model.Topology{AntiAffinity: []model.PodTerm{{Key: key, Selector: pick(name)}}}
+}
+
+func zone(z string) func(*model.Node) { return func(n *model.Node) { n.Labels[model.LabelZone] = z } }
+
+// What pods ask of the pods around them holds after a move as before.
+func TestMovesKeepWhatPodsAsk(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		world []func(*model.World)
+		want  []string
+		why   string // that n1 stays
+	}{
+		"spread within the zone": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, app("w", spread(model.LabelZone, "w")))),
+			node("n2", "m5.xlarge", zone("a"), pod("q", 1950)), node("n3", "m5.large", zone("b"), pod("p2", 1900, app("w", spread(model.LabelZone, "w"))))}, want: []string{"n1"}},
+		"no room in the zone": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, app("w", spread(model.LabelZone, "w")))),
+			node("n3", "m5.xlarge", zone("b"), pod("p2", 1950, app("w", spread(model.LabelZone, "w"))))}, want: []string{}, why: "fits on none of"},
+		"uneven already": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, app("w", spread(model.LabelZone, "w")))),
+			node("n2", "m5.xlarge", zone("a"), pod("p2", 2500, app("w", spread(model.LabelZone, "w")))), node("n3", "m5.large", zone("b"), pod("q", 1900))}, want: []string{}, why: "uneven already"},
+		"spread over nodes": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, app("w", spread(model.LabelHostname, "w")))),
+			node("n2", "m5.xlarge", pod("q", 1950))}, want: []string{}, why: "spreads over nodes"},
+		"affinity": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, app("w", &model.Topology{Affinity: []model.PodTerm{{Key: model.LabelZone, Selector: pick("q")}}}))),
+			node("n2", "m5.xlarge", pod("q", 1950))}, want: []string{}, why: "required pod affinity"},
+		"anti-affinity, one on the target": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, app("w", apart(model.LabelHostname, "w")))),
+			node("n2", "m5.xlarge", pod("p2", 1950, app("w", nil)))}, want: []string{}, why: "fits on none of"},
+		"anti-affinity of the target's pod": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, app("w", nil))),
+			node("n2", "m5.xlarge", pod("p2", 1950, app("other", apart(model.LabelHostname, "w"))))}, want: []string{}, why: "fits on none of"},
+		"anti-affinity of a pod in the target's zone": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, app("w", nil))),
+			node("n2", "m5.xlarge", zone("b"), pod("q", 2500)), node("n3", "m5.large", zone("b"), pod("p2", 1900, app("other", apart(model.LabelZone, "w"))))}, want: []string{}, why: "fits on none of"},
+		"anti-affinity, nobody there": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, app("w", apart(model.LabelHostname, "w")))),
+			node("n2", "m5.xlarge", pod("q", 1950))}, want: []string{"n1"}},
+		"anti-affinity over zones, in its zone": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, app("w", apart(model.LabelZone, "w")))),
+			node("n2", "m5.xlarge", zone("a"), pod("q", 1950)), node("n3", "m5.large", zone("b"), pod("p2", 1900, app("w", apart(model.LabelZone, "w"))))}, want: []string{"n1"}},
+		"anti-affinity broken already": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, app("w", apart(model.LabelZone, "w")))),
+			node("n2", "m5.xlarge", zone("a"), pod("p2", 1950, app("w", nil)))}, want: []string{}, why: "would not allow again"},
+		"host port taken": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, port(80))), node("n2", "m5.xlarge", pod("q", 1950, port(80)))}, want: []string{}, why: "fits on none of"},
+		"host port free":  {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, port(80))), node("n2", "m5.xlarge", pod("q", 1950, port(81)))}, want: []string{"n1"}},
+		"volume elsewhere": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, volume("a"))), node("n2", "m5.xlarge", zone("b"), pod("q", 1950))}, want: []string{},
+			why: "no other node that stays"},
+		"volume in reach": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, volume("a"))), node("n2", "m5.xlarge", zone("a"), pod("q", 1950))}, want: []string{"n1"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := world(tc.world...)
+			p := plan(w)
+			if diff := cmp.Diff(tc.want, removed(p)); diff != "" {
+				t.Errorf("removed (-want +got):\n%s\n%+v", diff, p.Blocked)
+			}
+			if tc.why != "" && !strings.Contains(blocked(t, p, "n1").Message, tc.why) {
+				t.Errorf("n1 stays because %q, want %q", blocked(t, p, "n1").Message, tc.why)
+			}
+			if err := runs(w, p); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func port(n int32) func(*model.Pod) {
+	return func(p *model.Pod) {
+		p.Topology = &model.Topology{HostPorts: []model.HostPort{{Protocol: "TCP", Port: n}}}
+	}
+}
+
+func volume(z string) func(*model.Pod) {
+	return func(p *model.Pod) {
+		p.Topology = &model.Topology{VolumeTerms: []require.Set{require.NewSet(require.Must(model.LabelZone, require.In, z))}}
+	}
+}
+
+// runs has the engine's check replay the moves: a world without the removed nodes, in
+// which the moved pods wait and are placed as planned.
+func runs(w *model.World, p *model.Plan) error {
+	after := *w
+	after.Nodes, after.Pods = nil, nil
+	gone, byName := map[string]bool{}, map[string]*model.Node{}
+	moved := map[string][]*model.Pod{}
+	for _, c := range p.Commands {
+		for _, n := range c.Remove {
+			gone[n.ID()] = true
+		}
+		for _, m := range c.Moves {
+			moved[m.To] = append(moved[m.To], m.Pod)
+			after.Pods = append(after.Pods, m.Pod)
+		}
+	}
+	for _, n := range w.Nodes {
+		if !gone[n.ID()] {
+			after.Nodes = append(after.Nodes, n)
+			byName[n.ID()] = n
+		}
+	}
+	q := &model.Plan{}
+	for name, pods := range moved {
+		q.Placements = append(q.Placements, model.Placement{Node: byName[name], Pods: pods})
+	}
+	if bad := engine.Check(&after, q); len(bad) > 0 {
+		return fmt.Errorf("the engine's check refuses the end state: %w", bad[0])
+	}
+	return nil
+}
+
+// Whatever pods ask of each other, the engine's own check finds the end state legal.
+func TestEndStatesAreLegal(t *testing.T) {
+	t.Parallel()
+	zones := []string{"a", "b", "c"}
+	rapid.Check(t, func(t *rapid.T) {
+		asks := map[string]*model.Topology{}
+		for _, name := range []string{"u", "v", "w"} {
+			key := rapid.SampledFrom([]string{model.LabelZone, model.LabelHostname}).Draw(t, "key")
+			other := rapid.SampledFrom([]string{"u", "v", "w"}).Draw(t, "other")
+			switch rapid.IntRange(0, 5).Draw(t, "asks") {
+			case 0:
+				asks[name] = spread(model.LabelZone, name)
+			case 1:
+				asks[name] = apart(key, name)
+			case 2:
+				asks[name] = apart(key, other)
+			case 3:
+				asks[name] = &model.Topology{HostPorts: []model.HostPort{{Protocol: "TCP", Port: 80}}}
+			}
+		}
+		w := world()
+		for i := range rapid.IntRange(2, 9).Draw(t, "nodes") {
+			var opts []func(*model.Node)
+			for j := range rapid.IntRange(0, 3).Draw(t, "pods") {
+				name := rapid.SampledFrom([]string{"u", "v", "w", "plain", "plain"}).Draw(t, "app")
+				opts = append(opts, pod(fmt.Sprintf("p%d-%d", i, j), rapid.Int64Range(10, 600).Draw(t, "milli"), app(name, asks[name])))
+			}
+			node(fmt.Sprintf("n%d", i), "m5.large", append(opts, zone(rapid.SampledFrom(zones).Draw(t, "zone")))...)(w)
+		}
+		for _, waves := range []bool{true, false} {
+			p := disrupt.Plan(w, nil, nil, disrupt.Options{Waves: waves})
+			if err := verify(w, p); err != nil {
+				t.Fatal(err)
+			}
+			if err := runs(w, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
