@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"github.com/weir-project/weir/core/catalogue"
+	"github.com/weir-project/weir/integration/bench/workload"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out, log io.Writer) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "pods":
+			return writePods(args[1:], out)
+		case "cluster":
+			return writeCluster(args[1:], out, log)
+		case answerVerb:
+			return answerOne(ctx, os.Stdin, out)
+		}
+	}
+	return runBench(ctx, args, out, log)
+}
+
+type benchOptions struct {
+	only, workloads, pools, daemons []string
+	shifts                          uint64
+	runs, nodes                     int
+	write                           string
+}
+
+var parts = []string{"provision", "consolidate", "growth"}
+
+func parse(args []string, log io.Writer) (*benchOptions, error) {
+	o := &benchOptions{}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(log)
+	list := func(to *[]string, name string, known, def []string) {
+		*to = def
+		f.Func(name, fmt.Sprintf("some of %s (default %s)", strings.Join(known, ","), strings.Join(def, ",")), func(s string) error {
+			*to = strings.Split(s, ",")
+			for _, x := range *to {
+				if !slices.Contains(known, x) {
+					return fmt.Errorf("%q: expected some of %s", x, strings.Join(known, ","))
+				}
+			}
+			return nil
+		})
+	}
+	list(&o.only, "only", parts, parts)
+	list(&o.workloads, "workloads", workload.Names, []string{"b", "c", "d", "e"})
+	list(&o.pools, "pools", []string{"cmr", "cmr32", "open", "cmrod", "a"}, []string{"cmr", "cmr32"})
+	list(&o.daemons, "daemons", []string{"without", "with"}, []string{"without", "with"})
+	f.Uint64Var(&o.shifts, "shifts", 3, "draws of each workload: seed shifts 0, 1, …")
+	f.IntVar(&o.runs, "runs", 3, "solves of each case; the time is their median")
+	f.IntVar(&o.nodes, "nodes", 2000, "nodes of the clusters to consolidate")
+	f.StringVar(&o.write, "write", "", "document to put the tables into, between its markers")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.NArg() > 0:
+		return nil, fmt.Errorf("%q: expected flags only, or pods or cluster", f.Arg(0))
+	case o.shifts == 0 || o.runs < 1 || o.nodes < 1:
+		return nil, fmt.Errorf("-shifts, -runs and -nodes: expected at least 1")
+	}
+	return o, nil
+}
+
+func runBench(ctx context.Context, args []string, out, log io.Writer) error {
+	o, err := parse(args, log)
+	if err != nil {
+		return err
+	}
+	r := &results{options: o}
+	for _, part := range parts {
+		if !slices.Contains(o.only, part) {
+			continue
+		}
+		for _, q := range o.questions(part) {
+			fmt.Fprintf(log, "%s … ", q.title())
+			a, err := ask(ctx, &q)
+			if err != nil {
+				fmt.Fprintln(log)
+				return fmt.Errorf("%s: %w", q.title(), err)
+			}
+			fmt.Fprintf(log, "%.3f s, %d nodes, %.2f USD/h, %.4f x bound\n", a.seconds(), a.Nodes, a.USD, a.ratio())
+			for _, p := range a.Problems {
+				fmt.Fprintln(log, "  !", p)
+			}
+			r.add(part, q, a)
+		}
+	}
+	text := r.markdown()
+	if o.write != "" {
+		if err := rewrite(o.write, text); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(out, text)
+	return err
+}
+
+// questions are the cases of a part, in the order of their rows.
+func (o *benchOptions) questions(part string) []question {
+	var out []question
+	switch part {
+	case "provision":
+		for _, d := range o.daemons {
+			for _, w := range o.workloads {
+				for _, p := range o.pools {
+					for s := range o.shifts {
+						out = append(out, question{Workload: w, Pool: p, Shift: s, Daemons: d == "with", Runs: o.runs})
+					}
+				}
+			}
+		}
+	case "consolidate":
+		for _, fill := range []float64{0.4, 0.8} {
+			for _, hard := range []bool{false, true} {
+				for _, pool := range []string{"cmr", "cmr-on-demand"} {
+					q := question{Cluster: workload.Cluster{Nodes: o.nodes, Fill: fill, Seed: 11, Hard: hard}, Pool: pool, Runs: o.runs}
+					out = append(out, q)
+					if !hard {
+						q.Repack, q.Runs = true, 1
+						out = append(out, q)
+					}
+				}
+			}
+		}
+	case "growth":
+		for _, n := range []int{1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000} {
+			out = append(out, question{Workload: "mixed", Pods: n, Pool: "cmr", Runs: o.runs})
+		}
+	}
+	return out
+}
+
+func (q *question) title() string {
+	var b strings.Builder
+	switch q.Workload {
+	case "":
+		fmt.Fprintf(&b, "%d nodes, %.0f%% used", q.Cluster.Nodes, 100*q.Cluster.Fill)
+		if q.Cluster.Hard {
+			b.WriteString(", hard")
+		}
+		if q.Repack {
+			b.WriteString(", packed again")
+		}
+	case "mixed":
+		fmt.Fprintf(&b, "%d mixed pods", q.Pods)
+	default:
+		fmt.Fprintf(&b, "%s, shift %d", q.Workload, q.Shift)
+	}
+	fmt.Fprintf(&b, ", pool %s", q.Pool)
+	if q.Daemons {
+		b.WriteString(", daemons")
+	}
+	return b.String()
+}
+
+// answerVerb is the hidden sub-command of the processes that measure one case.
+const answerVerb = "answer-one"
+
+// ask has a question answered by a process of its own.
+func ask(ctx context.Context, q *question) (*answer, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	in, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, answerVerb)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, err
+	}
+	a := &answer{}
+	if err := json.Unmarshal(out.Bytes(), a); err != nil {
+		return nil, fmt.Errorf("answer of the measuring process: %w", err)
+	}
+	return a, nil
+}
+
+func answerOne(ctx context.Context, in io.Reader, out io.Writer) error {
+	q := &question{}
+	if err := json.NewDecoder(in).Decode(q); err != nil {
+		return err
+	}
+	a, err := measure(ctx, q)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(a)
+}
+
+func writePods(args []string, out io.Writer) error {
+	f := flag.NewFlagSet("bench pods", flag.ContinueOnError)
+	w := f.String("w", "b", "workload: "+strings.Join(workload.Names, ", "))
+	shift := f.Uint64("seed-shift", 0, "added to the seed; 0 gives the published draw")
+	to := f.String("o", "-", "file to write")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	pods, err := workload.Pods(*w, *shift)
+	if err != nil {
+		return err
+	}
+	return writeTo(*to, out, func(w io.Writer) error { return workload.WritePods(w, pods) })
+}
+
+func writeCluster(args []string, out, log io.Writer) error {
+	f := flag.NewFlagSet("bench cluster", flag.ContinueOnError)
+	var c workload.Cluster
+	f.IntVar(&c.Nodes, "nodes", 100, "number of nodes")
+	f.Float64Var(&c.Fill, "fill", 0.4, "CPU requests as a share of the allocatable")
+	f.Uint64Var(&c.Seed, "seed", 11, "seed of the draw")
+	f.BoolVar(&c.Hard, "hard", false, "a fifth of the pods with constraints")
+	to := f.String("o", "-", "file to write")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	r, err := c.Draw(catalogue.Embedded())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "%d nodes, %d pods, %.2f USD/h\n", r.Nodes, r.Pods, r.USDPerHour)
+	return writeTo(*to, out, r.Write)
+}
+
+func writeTo(path string, std io.Writer, write func(io.Writer) error) error {
+	if path == "-" {
+		return write(std)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
