@@ -13,10 +13,11 @@ import (
 var page string
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"clock": func(t time.Time) string { return t.Format("15:04:05") },
-	"usd":   func(x float64) string { return fmt.Sprintf("%.4f", x) },
-	"hours": func(x float64) string { return fmt.Sprintf("%.2f", x) },
-	"chart": func(d pageData, name string, c chart) chartData { return chartData{d, name, c} },
+	"clock":  func(t time.Time) string { return t.Format("15:04:05") },
+	"usd":    func(x float64) string { return fmt.Sprintf("%.4f", x) },
+	"hours":  func(x float64) string { return fmt.Sprintf("%.2f", x) },
+	"ending": func(reason string) string { return endings[reason] },
+	"chart":  func(d pageData, name string, c chart) chartData { return chartData{d, name, c} },
 }).Parse(page))
 
 // Sizes of the drawings, in user units of the SVG.
@@ -39,8 +40,9 @@ type bar struct {
 }
 
 type tick struct {
-	X, Y float64
-	Text string
+	X, Y   float64
+	Text   string
+	Anchor string
 }
 
 type chart struct {
@@ -98,7 +100,11 @@ func WriteHTML(w io.Writer, r *Report) error {
 	}
 	for i := range 9 {
 		t := r.Start.Add(span * time.Duration(i) / 8)
-		d.Times = append(d.Times, tick{X: x(t), Text: t.Format("15:04")})
+		anchor := "middle"
+		if i == 8 {
+			anchor = "end"
+		}
+		d.Times = append(d.Times, tick{X: x(t), Text: t.Format("15:04"), Anchor: anchor})
 	}
 	for _, h := range r.Happenings {
 		if h.Kind == "step" {
@@ -123,7 +129,7 @@ func WriteHTML(w io.Writer, r *Report) error {
 	return nil
 }
 
-func level(v, top float64) float64 { return chartHeight - 4 - (chartHeight-16)*v/top }
+func level(v, top float64) float64 { return chartHeight - 4 - (chartHeight-30)*v/top }
 
 func axis(top float64, format string) []tick {
 	var out []tick
