@@ -22,11 +22,13 @@ type intern struct {
 	labels      map[string]map[string]string
 	terms       map[string][]require.Set
 	tolerations map[string][]model.Toleration
+	topologies  map[string]*model.Topology
 }
 
 func (i *intern) init() {
 	i.texts, i.labels = map[string]string{}, map[string]map[string]string{}
 	i.terms, i.tolerations = map[string][]require.Set{}, map[string][]model.Toleration{}
+	i.topologies = map[string]*model.Topology{}
 }
 
 func share[V any](table *map[string]V, key string, value V) V {
@@ -74,6 +76,30 @@ func (i *intern) pod(p *model.Pod) {
 		}
 		p.Tolerations = share(&i.tolerations, b.String(), p.Tolerations)
 	}
+	if p.Topology != nil {
+		p.Topology = share(&i.topologies, topologyKey(p.Topology), p.Topology)
+	}
+}
+
+// topologyKey is equal for equal wishes: selectors with one ID pick the same pods.
+func topologyKey(t *model.Topology) string {
+	var b strings.Builder
+	for _, s := range t.Spreads {
+		fmt.Fprintf(&b, "spread %q %d %d %q %t %t;", s.Key, s.MaxSkew, s.MinDomains, s.Selector.ID, s.HonorAffinity, s.HonorTaints)
+	}
+	for _, a := range t.Affinity {
+		fmt.Fprintf(&b, "near %q %q;", a.Key, a.Selector.ID)
+	}
+	for _, a := range t.AntiAffinity {
+		fmt.Fprintf(&b, "far %q %q;", a.Key, a.Selector.ID)
+	}
+	for _, h := range t.HostPorts {
+		fmt.Fprintf(&b, "port %q %q %d;", h.IP, h.Protocol, h.Port)
+	}
+	for _, v := range t.VolumeTerms {
+		fmt.Fprintf(&b, "place %q;", v.Key())
+	}
+	return b.String()
 }
 
 func mapKey(m map[string]string) string {

@@ -161,12 +161,28 @@ func rest(b []byte, i int) error {
 	return nil
 }
 
+// common are texts that every object repeats; text answers these without a copy.
+var common = func() map[string]string {
+	m := map[string]string{}
+	for _, s := range []string{
+		"apiVersion", "kind", "metadata", "spec", "status", "items", "name", "namespace", "uid", "labels", "annotations", "generateName",
+		"generation", "creationTimestamp", "deletionTimestamp", "ownerReferences", "resourceVersion", "managedFields", "v1", "Pod", "default",
+		"containers", "nodeName", "volumes", "tolerations", "affinity", "schedulerName", "nodeSelector", "restartPolicy",
+	} {
+		m[s] = s
+	}
+	return m
+}()
+
 // text is the value of a JSON string.
 func text(b []byte) (string, error) {
 	if len(b) < 2 || b[0] != '"' {
 		return "", fmt.Errorf("expected a string, got %s", short(b))
 	}
 	inner := b[1 : len(b)-1]
+	if s, ok := common[string(inner)]; ok {
+		return s, nil
+	}
 	for _, c := range inner {
 		if c == '\\' || c < ' ' || c >= 0x80 {
 			var s string
@@ -202,6 +218,9 @@ func jsonProblem(b []byte) error {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			at = max(syntax.Offset-1, 0)
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			at = int64(len(b))
 		}
 		at = min(at, int64(len(b)))
 		return fmt.Errorf("broken JSON at line %d: %w", 1+bytes.Count(b[:at], []byte("\n")), err)
