@@ -11,7 +11,7 @@
 // default strategy in process, planned and checked. The first solve of a process
 // counts for the heap, the median of all for the time.
 //
-// What goes in are the workloads of package workload and the pools of testdata; what
+// What goes in are the workloads of package workload and the pools of measure/testdata; what
 // comes out are tables. It judges nothing: a figure that is too high is printed, and
 // no test depends on time.
 package main

@@ -1,20 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
 
 	"github.com/weir-project/weir/core/catalogue"
+	"github.com/weir-project/weir/integration/bench/measure"
 	"github.com/weir-project/weir/integration/bench/workload"
 )
 
@@ -37,7 +35,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		case "cluster":
 			return writeCluster(args[1:], out, log)
 		case answerVerb:
-			return answerOne(ctx, os.Stdin, out)
+			return measure.Serve(ctx, os.Stdin, out, measure.Run)
 		}
 	}
 	return runBench(ctx, args, out, log)
@@ -99,13 +97,13 @@ func runBench(ctx context.Context, args []string, out, log io.Writer) error {
 			continue
 		}
 		for _, q := range o.questions(part) {
-			fmt.Fprintf(log, "%s … ", q.title())
-			a, err := ask(ctx, &q)
+			fmt.Fprintf(log, "%s … ", title(&q))
+			a, err := measure.Apart(ctx, answerVerb, &q)
 			if err != nil {
 				fmt.Fprintln(log)
-				return fmt.Errorf("%s: %w", q.title(), err)
+				return fmt.Errorf("%s: %w", title(&q), err)
 			}
-			fmt.Fprintf(log, "%.3f s, %d nodes, %.2f USD/h, %.4f x bound\n", a.seconds(), a.Nodes, a.USD, a.ratio())
+			fmt.Fprintf(log, "%.3f s, %d nodes, %.2f USD/h, %.4f x bound\n", a.Seconds(), a.Nodes, a.USD, a.Ratio())
 			for _, p := range a.Problems {
 				fmt.Fprintln(log, "  !", p)
 			}
@@ -123,15 +121,15 @@ func runBench(ctx context.Context, args []string, out, log io.Writer) error {
 }
 
 // questions are the cases of a part, in the order of their rows.
-func (o *benchOptions) questions(part string) []question {
-	var out []question
+func (o *benchOptions) questions(part string) []measure.Question {
+	var out []measure.Question
 	switch part {
 	case "provision":
 		for _, d := range o.daemons {
 			for _, w := range o.workloads {
 				for _, p := range o.pools {
 					for s := range o.shifts {
-						out = append(out, question{Workload: w, Pool: p, Shift: s, Daemons: d == "with", Runs: o.runs})
+						out = append(out, measure.Question{Workload: w, Pool: p, Shift: s, Daemons: d == "with", Runs: o.runs})
 					}
 				}
 			}
@@ -140,7 +138,7 @@ func (o *benchOptions) questions(part string) []question {
 		for _, fill := range []float64{0.4, 0.8} {
 			for _, hard := range []bool{false, true} {
 				for _, pool := range []string{"cmr", "cmr-on-demand"} {
-					q := question{Cluster: workload.Cluster{Nodes: o.nodes, Fill: fill, Seed: 11, Hard: hard}, Pool: pool, Runs: o.runs}
+					q := measure.Question{Cluster: workload.Cluster{Nodes: o.nodes, Fill: fill, Seed: 11, Hard: hard}, Pool: pool, Runs: o.runs}
 					out = append(out, q)
 					if !hard {
 						q.Repack, q.Runs = true, 1
@@ -151,13 +149,13 @@ func (o *benchOptions) questions(part string) []question {
 		}
 	case "growth":
 		for _, n := range []int{1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000} {
-			out = append(out, question{Workload: "mixed", Pods: n, Pool: "cmr", Runs: o.runs})
+			out = append(out, measure.Question{Workload: "mixed", Pods: n, Pool: "cmr", Runs: o.runs})
 		}
 	}
 	return out
 }
 
-func (q *question) title() string {
+func title(q *measure.Question) string {
 	var b strings.Builder
 	switch q.Workload {
 	case "":
@@ -182,41 +180,6 @@ func (q *question) title() string {
 
 // answerVerb is the hidden sub-command of the processes that measure one case.
 const answerVerb = "answer-one"
-
-// ask has a question answered by a process of its own.
-func ask(ctx context.Context, q *question) (*answer, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	in, err := json.Marshal(q)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, self, answerVerb)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return nil, err
-	}
-	a := &answer{}
-	if err := json.Unmarshal(out.Bytes(), a); err != nil {
-		return nil, fmt.Errorf("answer of the measuring process: %w", err)
-	}
-	return a, nil
-}
-
-func answerOne(ctx context.Context, in io.Reader, out io.Writer) error {
-	q := &question{}
-	if err := json.NewDecoder(in).Decode(q); err != nil {
-		return err
-	}
-	a, err := measure(ctx, q)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(a)
-}
 
 func writePods(args []string, out io.Writer) error {
 	f := flag.NewFlagSet("bench pods", flag.ContinueOnError)

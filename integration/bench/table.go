@@ -7,11 +7,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/weir-project/weir/integration/bench/measure"
 )
 
 type row struct {
-	question
-	*answer
+	measure.Question
+	*measure.Answer
 }
 
 // results are the answers by part, in the order in which they came.
@@ -20,7 +22,7 @@ type results struct {
 	rows    map[string][]row
 }
 
-func (r *results) add(part string, q question, a *answer) {
+func (r *results) add(part string, q measure.Question, a *measure.Answer) {
 	if r.rows == nil {
 		r.rows = map[string][]row{}
 	}
@@ -108,10 +110,10 @@ func (r *results) summary(b *strings.Builder, rows []row) {
 			if x.Workload != first.Workload || x.Pool != first.Pool || x.Daemons {
 				continue
 			}
-			n, sum = n+1, sum+x.ratio()
-			worst, slow, heap = max(worst, x.ratio()), max(slow, x.seconds()), max(heap, x.PeakHeap)
+			n, sum = n+1, sum+x.Ratio()
+			worst, slow, heap = max(worst, x.Ratio()), max(slow, x.Seconds()), max(heap, x.PeakHeap)
 		}
-		line := []string{first.Workload, first.Pool, fmt.Sprint(first.answer.Pods), fmt.Sprint(first.Nodes), fmt.Sprintf("%.2f", first.USD), fmt.Sprintf("%.4f", sum/n), fmt.Sprintf("%.4f", worst)}
+		line := []string{first.Workload, first.Pool, fmt.Sprint(first.Answer.Pods), fmt.Sprint(first.Nodes), fmt.Sprintf("%.2f", first.USD), fmt.Sprintf("%.4f", sum/n), fmt.Sprintf("%.4f", worst)}
 		if g, ok := goals[key]; ok {
 			line = append(line, met(worst, g.ratio), fmt.Sprintf("%.3f", slow), met(slow, g.seconds))
 		} else {
@@ -141,8 +143,8 @@ func met(have, want float64) string {
 func (r *results) each(b *strings.Builder, rows []row) {
 	out := [][]string{{"workload", "pool", "daemons", "shift", "pods", "unplaced", "nodes", "USD/h", "bound", "÷ bound", "load s", "solve s", "allocs, 1000", "alloc MB", "heap MB"}}
 	for _, x := range rows {
-		out = append(out, []string{x.Workload, x.Pool, yes(x.Daemons), fmt.Sprint(x.Shift), fmt.Sprint(x.answer.Pods), fmt.Sprint(x.Unplaced), fmt.Sprint(x.Nodes),
-			fmt.Sprintf("%.2f", x.USD), fmt.Sprintf("%.2f", x.Bound), fmt.Sprintf("%.4f", x.ratio()), fmt.Sprintf("%.3f", x.Load), fmt.Sprintf("%.3f", x.seconds()),
+		out = append(out, []string{x.Workload, x.Pool, yes(x.Daemons), fmt.Sprint(x.Shift), fmt.Sprint(x.Answer.Pods), fmt.Sprint(x.Unplaced), fmt.Sprint(x.Nodes),
+			fmt.Sprintf("%.2f", x.USD), fmt.Sprintf("%.2f", x.Bound), fmt.Sprintf("%.4f", x.Ratio()), fmt.Sprintf("%.3f", x.Load), fmt.Sprintf("%.3f", x.Seconds()),
 			thousands(x.Allocs), mega(x.Bytes), mega(x.PeakHeap)})
 	}
 	table(b, 3, out)
@@ -171,8 +173,8 @@ func (r *results) consolidation(b *strings.Builder, rows []row) {
 		if x.Pool == "cmr-on-demand" {
 			buy = "on demand"
 		}
-		out = append(out, []string{fmt.Sprintf("%.0f%%", 100*x.Cluster.Fill), kind, buy, fmt.Sprint(x.NodesBefore), fmt.Sprint(x.answer.Pods), fmt.Sprint(x.Nodes), fmt.Sprintf("%.2f", x.USDBefore), fmt.Sprintf("%.2f", x.USD),
-			fresh, ratio, fmt.Sprintf("%.2f", x.Bound), fmt.Sprint(x.Commands), fmt.Sprint(x.Waves), fmt.Sprintf("%.3f", x.Load), fmt.Sprintf("%.3f", x.seconds()), mega(x.PeakHeap)})
+		out = append(out, []string{fmt.Sprintf("%.0f%%", 100*x.Cluster.Fill), kind, buy, fmt.Sprint(x.NodesBefore), fmt.Sprint(x.Answer.Pods), fmt.Sprint(x.Nodes), fmt.Sprintf("%.2f", x.USDBefore), fmt.Sprintf("%.2f", x.USD),
+			fresh, ratio, fmt.Sprintf("%.2f", x.Bound), fmt.Sprint(x.Commands), fmt.Sprint(x.Waves), fmt.Sprintf("%.3f", x.Load), fmt.Sprintf("%.3f", x.Seconds()), mega(x.PeakHeap)})
 	}
 	table(b, 3, out)
 	b.WriteString("Karpenter, one decision (at most 101 nodes, then a wait and a second look), measured earlier on clusters of the same kind:\n\n")
@@ -188,10 +190,10 @@ func (r *results) growth(b *strings.Builder, rows []row) {
 	var x, y []string
 	top := 0.0
 	for _, w := range rows {
-		s := w.seconds()
-		out = append(out, []string{fmt.Sprint(w.answer.Pods), fmt.Sprint(w.Nodes), fmt.Sprintf("%.2f", w.USD), fmt.Sprintf("%.4f", w.ratio()), fmt.Sprintf("%.3f", w.Load), fmt.Sprintf("%.3f", s),
-			fmt.Sprintf("%.1f", 1e6*s/float64(max(w.answer.Pods, 1))), mega(w.PeakHeap)})
-		x, y, top = append(x, fmt.Sprint(w.answer.Pods)), append(y, fmt.Sprintf("%.3f", s)), max(top, s)
+		s := w.Seconds()
+		out = append(out, []string{fmt.Sprint(w.Answer.Pods), fmt.Sprint(w.Nodes), fmt.Sprintf("%.2f", w.USD), fmt.Sprintf("%.4f", w.Ratio()), fmt.Sprintf("%.3f", w.Load), fmt.Sprintf("%.3f", s),
+			fmt.Sprintf("%.1f", 1e6*s/float64(max(w.Answer.Pods, 1))), mega(w.PeakHeap)})
+		x, y, top = append(x, fmt.Sprint(w.Answer.Pods)), append(y, fmt.Sprintf("%.3f", s)), max(top, s)
 	}
 	table(b, 0, out)
 	fmt.Fprintf(b, "```mermaid\nxychart-beta\n  title \"Solve, seconds, by number of pods (pool cmr)\"\n  x-axis [%s]\n  y-axis \"seconds\" 0 --> %.2f\n  line [%s]\n```\n\n",

@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"bytes"
@@ -24,8 +24,8 @@ var manifests embed.FS
 // now is the instant of every question: the day after the nodes of clusters were made.
 var now = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 
-// question is one case to measure.
-type question struct {
+// Question is one case to measure.
+type Question struct {
 	Workload string // of package workload, or mixed; empty: a running cluster
 	Pods     int    // of mixed
 	Cluster  workload.Cluster
@@ -36,14 +36,19 @@ type question struct {
 	Repack   bool // of a cluster: what all its pods would cost on new nodes
 }
 
-// write puts the manifests of a question into a folder.
-func (q *question) write(dir string) error {
+// Manifest is a file of manifests by its name without ending: a pool with its node
+// class, or daemons.
+func Manifest(name string) ([]byte, error) { return manifests.ReadFile("testdata/" + name + ".yaml") }
+
+// Write puts the manifests of a question into a folder: one for the pool, one for
+// daemon pods, and objects.json with the pods or the cluster.
+func (q *Question) Write(dir string) error {
 	names := []string{q.Pool}
 	if q.Daemons {
 		names = append(names, "daemons")
 	}
 	for _, n := range names {
-		data, err := manifests.ReadFile("testdata/" + n + ".yaml")
+		data, err := Manifest(n)
 		if err != nil {
 			return fmt.Errorf("pool %s: %w", n, err)
 		}
@@ -58,7 +63,7 @@ func (q *question) write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "objects.json"), b.Bytes(), 0o600)
 }
 
-func (q *question) draw(w io.Writer) error {
+func (q *Question) draw(w io.Writer) error {
 	switch q.Workload {
 	case "":
 		r, err := q.Cluster.Draw(catalogue.Embedded())
@@ -76,17 +81,17 @@ func (q *question) draw(w io.Writer) error {
 	return workload.WritePods(w, pods)
 }
 
-// read loads the manifests of a folder, as the command does.
-func read(dir string) (*load.Input, error) { return load.Files([]string{dir}, nil, load.Options{}) }
+// Read loads the manifests of a folder, as the command does.
+func Read(dir string) (*load.Input, error) { return load.Files([]string{dir}, nil, load.Options{}) }
 
-// settings is the configuration that holds where there is none.
-func settings() (*config.Loaded, error) {
+// Settings is the configuration that holds where there is none.
+func Settings() (*config.Loaded, error) {
 	return config.Load(config.Input{Role: config.CLI, Env: map[string]string{}})
 }
 
-// worldOf makes a world of an input, with all that can be bought and what the nodes
+// World makes a world of an input, with all that can be bought and what the nodes
 // cost that run.
-func worldOf(in *load.Input, cfg *config.Loaded) *model.World {
+func World(in *load.Input, cfg *config.Loaded) *model.World {
 	w := in.World(now)
 	w.Settings = cfg.PlanningSettings()
 	w.Offerings = map[string][]*model.Offering{}

@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"context"
@@ -18,13 +18,14 @@ import (
 	"github.com/weir-project/weir/core/provision"
 )
 
-// answer is what was measured of a case.
-type answer struct {
+// Answer is what was measured of a case.
+type Answer struct {
 	Pods, Unplaced int
 	Nodes          int // bought, or left in the end
 	USD, Bound     float64
 	Load           float64   // seconds, reading and decoding
 	Solve          []float64 // seconds, from decoded objects to the plan, one for each run
+	CPU            float64   // seconds of processor time of the last of them, 0 where it cannot be known
 	Allocs, Bytes  uint64    // of one solve
 	PeakHeap       uint64    // bytes, loading and the first solve
 	Problems       []string  // of the plan; none where all is well
@@ -36,8 +37,8 @@ type answer struct {
 	Waves       int
 }
 
-// seconds is the median of the runs.
-func (a *answer) seconds() float64 {
+// Seconds is the median of the runs.
+func (a *Answer) Seconds() float64 {
 	s := slices.Sorted(slices.Values(a.Solve))
 	if len(s) == 0 {
 		return 0
@@ -45,36 +46,37 @@ func (a *answer) seconds() float64 {
 	return s[len(s)/2]
 }
 
-func (a *answer) ratio() float64 {
+// Ratio is the price in relation to the bound, 0 where there is none.
+func (a *Answer) Ratio() float64 {
 	if a.Bound == 0 {
 		return 0
 	}
 	return a.USD / a.Bound
 }
 
-// measure answers a question in this process.
-func measure(ctx context.Context, q *question) (*answer, error) {
+// Run answers a question in this process.
+func Run(ctx context.Context, q *Question) (*Answer, error) {
 	dir, err := os.MkdirTemp("", "weir-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := q.write(dir); err != nil {
+	if err := q.Write(dir); err != nil {
 		return nil, err
 	}
-	cfg, err := settings()
+	cfg, err := Settings()
 	if err != nil {
 		return nil, err
 	}
 	runtime.GC() // what drawing left behind is not the planner's
-	heap := watchHeap()
+	heap := WatchHeap()
 	began := time.Now()
 	catalogue.Embedded() // is decoded once; the command does that before it reads
-	in, err := read(dir)
+	in, err := Read(dir)
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{Load: time.Since(began).Seconds()}
+	a := &Answer{Load: time.Since(began).Seconds()}
 	solve := a.provision
 	if q.Workload == "" && !q.Repack {
 		solve = a.consolidate
@@ -85,15 +87,15 @@ func measure(ctx context.Context, q *question) (*answer, error) {
 	for i := range max(q.Runs, 1) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		began := time.Now()
+		began, cpu := time.Now(), CPUSeconds()
 		if err := solve(ctx, in, cfg); err != nil {
 			return nil, err
 		}
-		a.Solve = append(a.Solve, time.Since(began).Seconds())
+		a.Solve, a.CPU = append(a.Solve, time.Since(began).Seconds()), CPUSeconds()-cpu
 		runtime.ReadMemStats(&after)
 		a.Allocs, a.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
 		if i == 0 {
-			a.PeakHeap = heap.close()
+			a.PeakHeap = heap.Close()
 		}
 		runtime.GC()
 	}
@@ -112,8 +114,8 @@ func unbind(in *load.Input) {
 	in.Nodes = nil
 }
 
-func (a *answer) provision(ctx context.Context, in *load.Input, cfg *config.Loaded) error {
-	w := worldOf(in, cfg)
+func (a *Answer) provision(ctx context.Context, in *load.Input, cfg *config.Loaded) error {
+	w := World(in, cfg)
 	host, err := strategies(ctx, cfg)
 	if err != nil {
 		return err
@@ -147,8 +149,8 @@ func answered(p *model.Prices) []string {
 	return out
 }
 
-func (a *answer) consolidate(ctx context.Context, in *load.Input, cfg *config.Loaded) error {
-	w := worldOf(in, cfg)
+func (a *Answer) consolidate(ctx context.Context, in *load.Input, cfg *config.Loaded) error {
+	w := World(in, cfg)
 	host, err := strategies(ctx, cfg)
 	if err != nil {
 		return err
@@ -179,15 +181,16 @@ func (a *answer) consolidate(ctx context.Context, in *load.Input, cfg *config.Lo
 	return nil
 }
 
-// heapWatch keeps the highest heap in use while it runs.
-type heapWatch struct {
+// HeapWatch keeps the highest heap in use while it runs.
+type HeapWatch struct {
 	stop chan struct{}
 	wait sync.WaitGroup
 	peak uint64
 }
 
-func watchHeap() *heapWatch {
-	h := &heapWatch{stop: make(chan struct{})}
+// WatchHeap samples every two milliseconds until Close is called.
+func WatchHeap() *HeapWatch {
+	h := &HeapWatch{stop: make(chan struct{})}
 	h.wait.Go(func() {
 		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 		look := func() {
@@ -211,8 +214,8 @@ func watchHeap() *heapWatch {
 	return h
 }
 
-// close ends the sampling and answers the peak in bytes.
-func (h *heapWatch) close() uint64 {
+// Close ends the sampling and answers the peak in bytes.
+func (h *HeapWatch) Close() uint64 {
 	close(h.stop)
 	h.wait.Wait()
 	return h.peak
