@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/weir-project/weir/core/api/v1"
+	"github.com/weir-project/weir/core/cloud/sim"
+	"github.com/weir-project/weir/core/interrupt"
+	"github.com/weir-project/weir/infra/crds"
+	"github.com/weir-project/weir/integration/harness"
+)
+
+// programs are the binaries of WEIR_BIN, which make sets, or built for this test.
+func programs(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("WEIR_BIN"); dir != "" {
+		return dir
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/", "github.com/weir-project/weir/cmd/weir-scaler",
+		"github.com/weir-project/weir/cmd/weir-strategy", "github.com/weir-project/weir/integration/simcloud")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the programs: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// lines keeps what a process said.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *lines) add(s string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.WriteString(s + "\n")
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// begin starts a process that ends with the test, and hands each line of its output to heard.
+func begin(t *testing.T, heard func(string), path string, args ...string) {
+	t.Helper()
+	name := filepath.Base(path)
+	cmd := exec.Command(path, args...)
+	stdin, err := cmd.StdinPipe() // its end is what --with-parent waits for
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, in := io.Pipe()
+	cmd.Stdout, cmd.Stderr = in, in
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said, read := &lines{}, make(chan struct{})
+	go func() {
+		defer close(read)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			said.add(s.Text())
+			heard(s.Text())
+		}
+	}()
+	t.Cleanup(func() {
+		err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), stdin.Close())
+		if e := cmd.Wait(); e != nil && !strings.Contains(e.Error(), "signal: terminated") {
+			err = errors.Join(err, e)
+		}
+		err = errors.Join(err, in.Close())
+		<-read
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", name, said)
+		}
+	})
+}
+
+// startEC2 starts a simulated EC2 whose machines join the cluster.
+func startEC2(t *testing.T, bin string, c *harness.ControlPlane) (url string, client *sim.Client) {
+	t.Helper()
+	ready := make(chan string, 1)
+	begin(t, func(line string) {
+		if u, ok := strings.CutPrefix(line, "READY url="); ok {
+			ready <- u
+		}
+	}, filepath.Join(bin, "simcloud"), "--with-parent", "--kubeconfig", c.Kubeconfig, "--listen", "127.0.0.1:0", "--cluster", "e2e")
+	select {
+	case url := <-ready:
+		return url, sim.Dial(url)
+	case <-time.After(lambdaLimit):
+		t.Fatal("simcloud is not ready")
+		return "", nil
+	}
+}
+
+// TestLambdaBesideALivingScaler: both hear of the interruption. The node is drained once, its pods are replaced while it
+// drains, the budget holds, and no machine is left over.
+func TestLambdaBesideALivingScaler(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	// A cluster of its own, for the scaler looks after all of it.
+	c := harness.Cluster(t, harness.NodeMonitorGrace(30*time.Second))
+	c.InstallCRDs(t, crds.FS)
+	bin := programs(t)
+	url, ec2 := startEC2(t, bin, c)
+	begin(t, func(string) {}, filepath.Join(bin, "weir-scaler"), "--kubeconfig", c.Kubeconfig, "--cluster-name", "e2e", "--region", "us-east-1",
+		"--account", "111122223333", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--cloud", "sim", "--cloud-address", url, "--ledger", "bolt",
+		"--ledger-path", filepath.Join(t.TempDir(), "ledger.db"), "--strategy-binary", filepath.Join(bin, "weir-strategy"),
+		"--metrics-port", "0", "--health-probe-port", "0")
+	for _, file := range []string{"seed/ec2-node-class-default.yaml", "demo-spot.yaml", "web.yaml"} {
+		text, err := os.ReadFile(filepath.Join("..", "demo", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Apply(t, metav1.NamespaceDefault, string(text))
+	}
+	fn := startFunction(t, buildLambda(t), c, "115")
+	f := &fleet{ControlPlane: c, t: t, ns: metav1.NamespaceDefault}
+	harness.Eventually(t, "20 pods on machines that were bought", 3*time.Minute, func(ctx context.Context) error {
+		if n := len(f.ready(ctx, "web")); n != 20 {
+			return fmt.Errorf("%d of 20 are ready", n)
+		}
+		return nil
+	})
+	node := f.ready(t.Context(), "web")[0]
+	instance, claim := instanceOfNode(t, c, node)
+
+	stop := f.watchBudget("web", 16)
+	if err := ec2.Reclaim(t.Context(), instance); err != nil { // the scaler hears of it from EC2
+		t.Fatal(err)
+	}
+	got := fn.mustInvoke(spotEvent("lambda", instance)) // the function hears of it too
+	if got.ErrorMessage != "" || len(got.Outcomes) != 1 || !got.Outcomes[0].Done || got.Outcomes[0].Action != interrupt.Drain {
+		t.Errorf("answer %+v", got)
+	}
+	harness.Eventually(t, "every replica runs elsewhere and the machine is gone", 2*time.Minute, func(ctx context.Context) error {
+		on := f.ready(ctx, "web")
+		if len(on) != 20 || slices.Contains(on, node) {
+			return fmt.Errorf("ready on %v", on)
+		}
+		if _, err := c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); err == nil {
+			return fmt.Errorf("node %s is still there", node)
+		}
+		machines, err := ec2.Machines(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range machines {
+			if m.ID == instance && m.State != "terminated" {
+				return fmt.Errorf("instance %s is %s", instance, m.State)
+			}
+		}
+		return nil
+	})
+	stop()
+	if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(t.Context(), claim, metav1.GetOptions{}); err == nil {
+		t.Errorf("claim %s is still there", claim)
+	}
+	oneMachinePerClaim(t, c, ec2)
+}
+
+func instanceOfNode(t *testing.T, c *harness.ControlPlane, name string) (instance, claim string) {
+	t.Helper()
+	n, err := c.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range n.OwnerReferences {
+		if o.Kind == "NodeClaim" {
+			claim = o.Name
+		}
+	}
+	if claim == "" || n.Labels["weir.dev/instance-id"] == "" {
+		t.Fatalf("node %s has owners %v and labels %v", name, n.OwnerReferences, n.Labels)
+	}
+	return n.Labels["weir.dev/instance-id"], claim
+}
+
+// oneMachinePerClaim compares what runs in EC2 with the claims.
+func oneMachinePerClaim(t *testing.T, c *harness.ControlPlane, ec2 *sim.Client) {
+	t.Helper()
+	harness.Eventually(t, "one machine for each claim", 2*time.Minute, func(ctx context.Context) error {
+		machines, err := ec2.Machines(ctx)
+		if err != nil {
+			return err
+		}
+		claims, err := c.Dynamic.Resource(v1.NodeClaims).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var running []string
+		for _, m := range machines {
+			if !m.Gone() {
+				running = append(running, m.ID)
+			}
+		}
+		if len(running) != len(claims.Items) {
+			return fmt.Errorf("%d machines run, %d claims are there", len(running), len(claims.Items))
+		}
+		nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes.Items {
+			if slices.ContainsFunc(n.Spec.Taints, func(x corev1.Taint) bool { return x.Key == "karpenter.sh/disrupted" }) {
+				return fmt.Errorf("node %s is still cordoned", n.Name)
+			}
+		}
+		return nil
+	})
+}
