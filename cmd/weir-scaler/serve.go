@@ -126,6 +126,7 @@ func settings(c *config.Config) control.Settings {
 		// An interval promises that no leak lives longer: what appears just after one look
 		// must be gone before it is over.
 		SweepEvery: c.GarbageCollection.Interval.D() / 2,
+		Brake:      execute.Brake{Nodes: c.GarbageCollection.BrakeNodes, Share: c.GarbageCollection.BrakeShare, Window: c.GarbageCollection.BrakeWindow.D()},
 	}
 }
 

@@ -34,6 +34,7 @@ type Mirror struct {
 	nodes    map[string]*model.Node  // by name, as the Node objects say
 	claims   map[string]*model.Claim // by name, as the NodeClaim objects say
 	assumed  map[string]*assumption  // by claim name
+	doomed   map[string]time.Time    // claim name -> since when its deletion is decided
 	claimOf  map[string]string       // provider id -> claim name
 	nodesOf  map[string][]string     // provider id -> node names, sorted
 	podEvent map[string]time.Time    // node name -> last pod event
@@ -60,8 +61,8 @@ type assumption struct {
 }
 
 type closure struct {
-	until time.Time
-	why   string
+	since, until time.Time
+	why          string
 }
 
 type classOffers struct {
@@ -88,7 +89,7 @@ func New(o Options) *Mirror {
 		settings: o.Settings,
 		pods:     map[string]*model.Pod{}, podsOn: map[string]map[string]*model.Pod{}, owned: map[string]map[string]*model.Pod{},
 		waiting: map[string]*model.Pod{}, waitSince: map[string]time.Time{},
-		nodes: map[string]*model.Node{}, claims: map[string]*model.Claim{}, assumed: map[string]*assumption{},
+		nodes: map[string]*model.Node{}, claims: map[string]*model.Claim{}, assumed: map[string]*assumption{}, doomed: map[string]time.Time{},
 		claimOf: map[string]string{}, nodesOf: map[string][]string{}, podEvent: map[string]time.Time{},
 		pools: map[string]*model.Pool{}, classes: map[string]*model.NodeClass{},
 		daemonSets: map[string]*model.DaemonSet{}, pdbs: map[string]*model.PDB{},
@@ -264,6 +265,7 @@ func (m *Mirror) upsertClaim(c *model.Claim) {
 func (m *Mirror) deleteClaim(name string) {
 	c := m.claims[name]
 	delete(m.assumed, name)
+	delete(m.doomed, name)
 	if c == nil {
 		m.touchClaim(name)
 		return
@@ -297,6 +299,15 @@ func (m *Mirror) Confirm(name string, now time.Time) {
 func (m *Mirror) Forget(name string) {
 	if a := m.assumed[name]; a != nil && a.claim != nil {
 		delete(m.assumed, name)
+		m.touchClaim(name)
+	}
+}
+
+// Doom makes a claim count as being deleted before its object says so: nothing is
+// planned onto it any more.
+func (m *Mirror) Doom(name string) {
+	if c := m.Claim(name); c != nil {
+		m.doomed[name] = c.Created
 		m.touchClaim(name)
 	}
 }

@@ -105,6 +105,9 @@ func (m *Mirror) build(key string) *model.Node {
 		Claim: c, ProviderID: c.ProviderID, Labels: c.Labels, Annotations: c.Annotations, Taints: c.Taints,
 		Capacity: c.Capacity, Allocatable: c.Allocatable, Created: c.Created, Nominated: m.nominated[key],
 	}
+	if at, doomed := m.doomed[name]; doomed {
+		n.Deleting = &at
+	}
 	if a := m.assumed[name]; a != nil && a.offering != nil && c.ProviderID == "" {
 		n.Labels = expectedLabels(c.Labels, a.offering)
 		n.Capacity, n.Allocatable = a.offering.Type.Capacity, a.offering.Type.Allocatable
@@ -201,11 +204,15 @@ func (m *Mirror) OfferingsOf(class string) ([]*model.Offering, bool) {
 	return c.list, true
 }
 
-// CloseOffering makes worlds say that an offering is short until the given instant.
-func (m *Mirror) CloseOffering(key string, until time.Time, why string) {
-	m.closed[key] = closure{until: until, why: why}
+// CloseOffering makes worlds say that an offering is short from now until the given
+// instant.
+func (m *Mirror) CloseOffering(key string, now, until time.Time, why string) {
+	m.closed[key] = closure{since: now, until: until, why: why}
 	m.cache.offerings = nil
 }
+
+// ClosedSince is when an offering was last found short, zero where it is open.
+func (m *Mirror) ClosedSince(key string) time.Time { return m.closed[key].since }
 
 // OpenOffering forgets a shortage.
 func (m *Mirror) OpenOffering(key string) {

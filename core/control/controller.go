@@ -45,6 +45,7 @@ type Controller struct {
 	pools     map[string]poolWritten // by pool
 	poolsAt   time.Time
 	beatAt    time.Time
+	probed    time.Time // last probe of a closed offering
 	lag       time.Duration
 	decisions func(*model.Plan) // tells the loop about plans, may be nil
 
@@ -99,7 +100,8 @@ func New(cfg Config) *Controller {
 	cfg.Settings = cfg.Settings.WithDefaults()
 	c := &Controller{cfg: cfg, set: cfg.Settings, why: "not elected yet"}
 	c.m = cluster.New(cluster.Options{Settings: cfg.Settings.Planning})
-	c.x = execute.New(execute.Config{Cluster: cfg.Cluster, Account: cfg.Account, Region: cfg.Region, Holder: cfg.Holder, Sweep: cfg.Settings.SweepEvery}, c.m)
+	c.x = execute.New(execute.Config{Cluster: cfg.Cluster, Account: cfg.Account, Region: cfg.Region, Holder: cfg.Holder,
+		Sweep: cfg.Settings.SweepEvery, Brake: cfg.Settings.Brake}, c.m)
 	c.reset()
 	return c
 }

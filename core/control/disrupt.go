@@ -213,6 +213,7 @@ func samePods(a, b *model.Node) bool {
 // quiet are the reasons that need no event: they say nothing that a person would act on.
 var quiet = map[string]bool{
 	disrupt.BlockedUnmanaged: true, disrupt.BlockedRunning: true, disrupt.BlockedAfter: true, disrupt.BlockedFrozen: true, disrupt.BlockedNever: true,
+	disrupt.BlockedNotJoined: true, disrupt.BlockedUninitialized: true, disrupt.BlockedDeleting: true, disrupt.BlockedNominated: true,
 }
 
 func (c *Controller) blocked(w *model.World, list []model.Blocked) {

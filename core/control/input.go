@@ -3,6 +3,7 @@ package control
 import (
 	"time"
 
+	"github.com/weir-project/weir/core/execute"
 	"github.com/weir-project/weir/core/model"
 )
 
@@ -36,7 +37,8 @@ type Settings struct {
 	Replan          time.Duration // 10 s: between passes while pods wait
 	DisruptEvery    time.Duration // 10 s: between disruption passes
 	DisruptValidate time.Duration // 15 s: a disruption plan must still hold after so long; negative = act at once
-	SweepEvery      time.Duration // 1 min: garbage collection
+	SweepEvery      time.Duration // 1 min: garbage collection; only read when the controller is made
+	Brake           execute.Brake // 3 nodes or 5% in ten minutes: garbage collection ends no more by itself
 	OfferingsEvery  time.Duration // 1 min: what can be bought is read again
 	NoticesEvery    time.Duration // 10 s: the ledger's notices are read
 	DisruptionOff   bool          // no voluntary disruption at all

@@ -134,6 +134,13 @@ func (c *Controller) stepNotice(n *notice) {
 	if p := c.m.Pool(claim.Pool); p != nil {
 		rebalance = p.Annotations[model.AnnotationRebalance]
 	}
+	if (n.Kind == model.NoticeStopped || n.Kind == model.NoticeTerminated) && c.x.Ending(claim.Name) {
+		n.done = true // the end that we asked for ourselves
+		if n.Kind == model.NoticeTerminated {
+			c.x.Ended(claim.Name, c.now)
+		}
+		return
+	}
 	action, why := interrupt.React(n.Notice, rebalance)
 	n.action, n.why = action, why
 	if (n.Kind == model.NoticeSpot || n.Kind == model.NoticeReservation) && !n.marked {

@@ -24,6 +24,7 @@ type batch struct {
 	planned  time.Time // end of the last pass
 	demand   bool      // something waits
 	left     leavers
+	givenUp  int64 // Counters.GivenUp when last looked
 }
 
 // leavers are the pods of leaving nodes as of a snapshot.
@@ -48,6 +49,9 @@ func (c *Controller) provision() {
 			b.urgent = b.urgent || c.notices.pressing()
 		}
 		b.leaving = len(leaving)
+	}
+	if n := c.x.Counters.GivenUp; n != b.givenUp {
+		b.givenUp, b.urgent = n, n > b.givenUp // what was short is known: plan around it at once
 	}
 	b.demand = c.m.Waiting() > 0 || len(leaving) > 0
 	c.Stats.Waiting = c.m.Waiting()
@@ -178,6 +182,9 @@ func (c *Controller) planned(d execute.Plan, r execute.Result) {
 		c.decisions(plan)
 	}
 	c.carryOut(plan)
+	if c.probe(plan) {
+		c.batch.urgent = true
+	}
 }
 
 func (c *Controller) carryOut(plan *model.Plan) {

@@ -468,6 +468,21 @@ func (x *Executor) terminated(d Terminate, r Result) {
 	}
 }
 
+// Ending says whether the end of a claim's instance has been asked for.
+func (x *Executor) Ending(name string) bool {
+	t := x.tracks[name]
+	return t != nil && t.ending.Terminating
+}
+
+// Ended takes in that the cloud says by itself that a claim's instance has ended.
+func (x *Executor) Ended(name string, now time.Time) {
+	x.now = now
+	if t := x.tracks[name]; t != nil {
+		t.ending.InstanceGone = true
+		t.due(now)
+	}
+}
+
 // stepDescribe looks at the instances that are ending, all together.
 func (x *Executor) stepDescribe() {
 	if len(x.describe) == 0 {

@@ -19,13 +19,17 @@ type command struct {
 	started  time.Time
 	deadline time.Time // replacements must be usable by then
 	deleting bool
+	asked    map[string]time.Time // when the deletion of a claim was last asked for
 }
+
+// askAgain is how long a deletion that was asked for may take to be seen.
+const askAgain = 5 * time.Second
 
 // Disrupt takes a validated command. Nodes that are in a command already, or whose
 // claim is on its way out, make it refuse the whole.
 func (x *Executor) Disrupt(c model.Command, now time.Time) error {
 	x.now = now
-	cmd := &command{reason: c.Reason, why: c.Why, started: now}
+	cmd := &command{reason: c.Reason, why: c.Why, started: now, asked: map[string]time.Time{}}
 	for _, n := range c.Remove {
 		if n.Claim == nil {
 			return fmt.Errorf("node %s is not ours", n.ID())
@@ -150,6 +154,10 @@ func (x *Executor) stepCommand(cmd *command) bool {
 			continue
 		}
 		left = true
+		if at := cmd.asked[name].Add(askAgain); x.now.Before(at) {
+			x.wake(at)
+			continue
+		}
 		t := x.trackOf(name)
 		t.reason = string(cmd.reason)
 		x.claimEvent(c, false, "DisruptionTerminating", "Disrupting NodeClaim: %s", cmd.reason)
@@ -157,7 +165,8 @@ func (x *Executor) stepCommand(cmd *command) bool {
 			x.event(Event{Object: claim.NodeRef(n), Reason: "DisruptionTerminating", Message: fmt.Sprintf("Disrupting Node: %s", cmd.reason)})
 		}
 		x.deleteClaim(name, c.UID, lower(cmd.reason))
-		x.wake(x.now.Add(Recheck))
+		cmd.asked[name] = x.now
+		x.wake(x.now.Add(askAgain))
 	}
 	return !left
 }

@@ -35,7 +35,6 @@ const (
 	Recheck       = time.Second      // after a write, until a watch shows it
 	UnseenAfter   = 15 * time.Second // a claim that no watch shows is looked for
 	OrphanAge     = 30 * time.Second // younger instances are not looked at by garbage collection
-	BrakeWindow   = 10 * time.Minute // in which garbage collection may end max(3, 5%) of the fleet
 	ReplaceWithin = 10 * time.Minute // replacements of a disruption must be usable after so long
 	DefaultSweep  = time.Minute
 	maxPerLaunch  = 50 // claims in one launch
@@ -48,7 +47,19 @@ type Config struct {
 	Account, Region string
 	Holder          string        // name of this process
 	Sweep           time.Duration // between garbage collections, 0 = DefaultSweep
+	Brake           Brake         // zero = DefaultBrake
 }
+
+// Brake is how much of the fleet garbage collection may end within a window: so many
+// nodes or that share, whichever is more.
+type Brake struct {
+	Nodes  int
+	Share  float64
+	Window time.Duration
+}
+
+// DefaultBrake is 3 nodes or 5% in ten minutes.
+var DefaultBrake = Brake{Nodes: 3, Share: 0.05, Window: 10 * time.Minute}
 
 // Executor carries plans out, one step at a time. It reads the mirror and is used
 // by the same goroutine.
@@ -73,6 +84,7 @@ type Executor struct {
 	launchOf  map[string]*launch // by claim name
 	tracks    map[string]*track  // by claim name
 	commands  []*command
+	wasShort  map[string]bool   // offerings that have been short and not been bought since
 	describe  map[string]string // instance id -> claim name, to be looked at
 	described time.Time
 
@@ -83,7 +95,8 @@ type Executor struct {
 
 	sweptAt   time.Time
 	sweepNow  bool
-	ended     []time.Time // garbage collections of the last BrakeWindow
+	youngAt   time.Time   // when an instance without a claim is old enough to be looked at
+	ended     []time.Time // garbage collections of the brake's window
 	GCStopped string      // why garbage collection stands still until a person releases it
 	GCSince   time.Time   // since when
 
@@ -93,6 +106,7 @@ type Executor struct {
 // Counters count what the executor did, for metrics.
 type Counters struct {
 	Created, Terminated, Collected, Adopted int64
+	GivenUp                                 int64            // claims that got no instance
 	Evicted, Disrupted                      map[string]int64 // by outcome, by reason
 	Failed                                  map[string]int64 // effects by kind and outcome
 }
@@ -106,6 +120,9 @@ type retry struct {
 func New(cfg Config, m *cluster.Mirror) *Executor {
 	if cfg.Sweep == 0 {
 		cfg.Sweep = DefaultSweep
+	}
+	if cfg.Brake == (Brake{}) {
+		cfg.Brake = DefaultBrake
 	}
 	x := &Executor{cfg: cfg, m: m}
 	x.Reset(0)
@@ -121,9 +138,9 @@ func (x *Executor) Reset(epoch int64) {
 	x.recovered, x.reclaim = false, nil
 	x.launches, x.launchOf = nil, map[string]*launch{}
 	x.tracks, x.commands = map[string]*track{}, nil
-	x.describe = map[string]string{}
+	x.describe, x.wasShort = map[string]string{}, map[string]bool{}
 	x.queue, x.queued, x.sent = map[ledger.Key]ledger.Item{}, nil, nil
-	x.sweptAt, x.sweepNow, x.ended, x.GCStopped = time.Time{}, false, nil, ""
+	x.sweptAt, x.sweepNow, x.youngAt, x.ended, x.GCStopped = time.Time{}, false, time.Time{}, nil, ""
 	x.Counters = Counters{Evicted: map[string]int64{}, Disrupted: map[string]int64{}, Failed: map[string]int64{}}
 	for _, name := range x.m.Claims() {
 		x.tracks[name] = &track{name: name}

@@ -170,10 +170,23 @@ func groupKey(n *model.NewNode) string {
 	for _, o := range n.Alternatives {
 		b.WriteString("|" + o.Key())
 	}
-	for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
-		b.WriteString("|" + k + "=" + n.Labels[k])
+	labels := ownLabels(n)
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		b.WriteString("|" + k + "=" + labels[k])
 	}
 	return b.String()
+}
+
+// ownLabels are the labels of a planned node that hold whichever of its offerings is
+// bought; the others are known only then.
+func ownLabels(n *model.NewNode) map[string]string {
+	out := map[string]string{}
+	for k, v := range n.Labels {
+		if _, ofOffering := n.Offering.Label(k); !ofOffering && k != model.LabelInstanceType {
+			out[k] = v
+		}
+	}
+	return out
 }
 
 func (x *Executor) newLaunch(n *model.NewNode) *launch {
@@ -198,7 +211,7 @@ func (x *Executor) newLaunch(n *model.NewNode) *launch {
 func (x *Executor) comingFor(l *launch, pool *model.Pool, n *model.NewNode) *coming {
 	labels := map[string]string{}
 	maps.Copy(labels, pool.Labels)
-	maps.Copy(labels, n.Labels)
+	maps.Copy(labels, ownLabels(n))
 	labels[model.LabelPool] = pool.Name
 	labels[model.LabelNodeClass] = pool.NodeClass.Name
 	annotations := map[string]string{}
@@ -594,11 +607,13 @@ func (x *Executor) Short(list []Shortage, now time.Time) {
 	x.now = now
 	for _, s := range list {
 		if s.Bought {
+			delete(x.wasShort, s.Offering)
 			x.m.OpenOffering(s.Offering)
 			continue
 		}
+		x.wasShort[s.Offering] = true
 		if until, closed := x.m.Closed(now)[s.Offering]; !closed || until.Before(now.Add(ledger.ShortageFirst)) {
-			x.m.CloseOffering(s.Offering, now.Add(ledger.ShortageFirst), s.Message)
+			x.m.CloseOffering(s.Offering, now, now.Add(ledger.ShortageFirst), s.Message)
 		}
 	}
 	x.serial++
@@ -609,7 +624,7 @@ func (x *Executor) shortagesAdded(d AddShortages, r Result) {
 	health, _ := r.Value.(map[string]ledger.OfferingHealth)
 	for key, h := range health {
 		if h.ClosedUntil.After(x.now) {
-			x.m.CloseOffering(key, h.ClosedUntil, h.Message)
+			x.m.CloseOffering(key, h.LastShortage, h.ClosedUntil, h.Message)
 		}
 	}
 	if r.Err != nil {
@@ -623,6 +638,8 @@ func (x *Executor) giveUp(l *launch, message string) {
 	for _, c := range x.wanting(l) {
 		x.claimEvent(c.claim, true, "InsufficientCapacityError", "NodeClaim %s event: %s", c.claim.Name, message)
 		x.deleteClaim(c.claim.Name, c.uid, "insufficient_capacity")
+		x.m.Doom(c.claim.Name)
+		x.Counters.GivenUp++
 		c.dropped = "insufficient capacity"
 	}
 	l.state = settling
@@ -803,10 +820,9 @@ func (x *Executor) close(l *launch) {
 		puts = append(puts, ledger.PutOp{Item: it, Expect: ledger.Any})
 	}
 	if x.do(l.key(), CloseLaunch{ID: l.id, Puts: puts}) {
-		for _, b := range bought {
-			if _, closed := x.m.Closed(x.now)[b.Offering]; closed {
-				x.Short([]Shortage{b}, x.now)
-			}
+		bought = slices.DeleteFunc(bought, func(b Shortage) bool { return !x.wasShort[b.Offering] })
+		if len(bought) > 0 {
+			x.Short(bought, x.now) // what can be bought again is not short any more
 		}
 	}
 }

@@ -26,8 +26,9 @@ func (x *Executor) recover(r Recovered) {
 		x.reclaim[s.UID] = s
 	}
 	for key, h := range r.Health {
+		x.wasShort[key] = x.wasShort[key] || h.Shortages > 0
 		if h.ClosedUntil.After(x.now) {
-			x.m.CloseOffering(key, h.ClosedUntil, h.Message)
+			x.m.CloseOffering(key, h.LastShortage, h.ClosedUntil, h.Message)
 		}
 	}
 	for _, rec := range r.Launches {

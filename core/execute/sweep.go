@@ -20,12 +20,15 @@ func (x *Executor) stepSweep() {
 		x.sweepNow = true
 	}
 	at := x.sweptAt.Add(x.cfg.Sweep)
+	if !x.youngAt.IsZero() && x.youngAt.Before(at) {
+		at = x.youngAt // an instance without a claim becomes old enough to be looked at
+	}
 	if !x.sweepNow && x.now.Before(at) {
 		x.wake(at)
 		return
 	}
 	if x.do("sweep", Sweep{Cluster: x.cfg.Cluster}) {
-		x.sweepNow, x.sweptAt = false, x.now
+		x.sweepNow, x.sweptAt, x.youngAt = false, x.now, time.Time{}
 	}
 }
 
@@ -70,7 +73,9 @@ func (x *Executor) swept(s Swept) {
 			continue
 		}
 		if at := i.Launched.Add(OrphanAge); x.now.Before(at) {
-			x.sweepNow = x.sweepNow || !x.now.Before(at)
+			if x.youngAt.IsZero() || at.Before(x.youngAt) {
+				x.youngAt = at
+			}
 			continue
 		}
 		x.orphan(i, states[i.ID], s, fleet)
@@ -125,11 +130,12 @@ func (x *Executor) mayEnd(fleet int, what string) bool {
 	if x.GCStopped != "" {
 		return false
 	}
-	x.ended = slices.DeleteFunc(x.ended, func(at time.Time) bool { return x.now.Sub(at) >= BrakeWindow })
-	if allowed := max(3, fleet/20); len(x.ended) >= allowed {
+	b := x.cfg.Brake
+	x.ended = slices.DeleteFunc(x.ended, func(at time.Time) bool { return x.now.Sub(at) >= b.Window })
+	if allowed := max(b.Nodes, int(b.Share*float64(fleet))); len(x.ended) >= allowed {
 		x.GCSince = x.now
 		x.GCStopped = fmt.Sprintf("garbage collection wanted to end %s, the %dth in %s of a fleet of %d; it stands still until annotation weir.dev/release-garbage-collection is set on a NodePool",
-			what, len(x.ended)+1, BrakeWindow, fleet)
+			what, len(x.ended)+1, b.Window, fleet)
 		for _, p := range x.m.World(x.now).Pools {
 			x.event(Event{Object: poolRef(p), Warning: true, Reason: "GarbageCollectionStopped", Message: x.GCStopped})
 		}

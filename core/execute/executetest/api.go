@@ -397,3 +397,12 @@ func Vector(m map[string]string) resource.Vector {
 	}
 	return v
 }
+
+// Vanish takes a claim away as if it had never been: no watch tells of it.
+func (a *API) Vanish(name string) {
+	delete(a.Claims, name)
+	a.changes = slices.DeleteFunc(a.changes, func(c cluster.Change) bool {
+		u, ok := c.(cluster.UpsertClaim)
+		return ok && u.Claim.Name == name
+	})
+}
