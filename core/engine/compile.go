@@ -446,6 +446,9 @@ func (p *pool) compile(pr *problem) {
 	}
 	p.base = p.class.all.clone()
 	for _, r := range p.Requirements.All() {
+		if r.Impossible() {
+			p.why = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, Message: fmt.Sprintf("the pool's requirements on %s contradict each other", r.Key)}
+		}
 		if ofOffering(r.Key) {
 			p.base.and(p.class.satisfying(r))
 		}
@@ -468,6 +471,7 @@ func (p *pool) compile(pr *problem) {
 	}
 	p.measure(pr)
 	switch {
+	case p.why != nil:
 	case n == 0:
 		p.why = &model.Reason{Pool: p.Name, Filter: model.FilterOfferings, Message: fmt.Sprintf("nothing can be bought with node class %q", p.NodeClass.Name)}
 	case p.base.empty():
@@ -567,6 +571,12 @@ func (pr *problem) eligible(s *spec, p *pool) eligibility {
 	}
 	var out eligibility
 	for _, term := range s.terms {
+		if i := slices.IndexFunc(term.All(), require.Requirement.Impossible); i >= 0 {
+			if out.reason == nil {
+				out.reason = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, Message: fmt.Sprintf("the pod's requirements on %s contradict each other", term.All()[i].Key)}
+			}
+			continue
+		}
 		if c := term.Compatible(p.Requirements, model.WellKnown); c != nil {
 			if out.reason == nil {
 				out.reason = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, TypesLeft: 0, Message: c.String()}

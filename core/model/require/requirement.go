@@ -29,7 +29,7 @@ type Requirement struct {
 	Complement bool     // Values are the ones excluded
 	Values     []string // sorted, unique; never modified in place
 	Min, Max   *int64   // inclusive integer bounds, only with Complement
-	Present    bool     // the label must be there, although Values alone would admit its absence (NotIn and Exists together)
+	Present    bool     // the label must be there, although Values alone would admit its absence: NotIn and Exists together, or, without values, nothing at all
 	MinValues  int      // flexibility floor, 0 = none
 }
 
@@ -127,8 +127,12 @@ func (r Requirement) AllowsAbsent() bool {
 	if r.Complement {
 		return len(r.Values) > 0 && r.Min == nil && r.Max == nil && !r.Present
 	}
-	return len(r.Values) == 0
+	return len(r.Values) == 0 && !r.Present
 }
+
+// Impossible says whether nothing satisfies the requirement, not even a node without
+// the label.
+func (r Requirement) Impossible() bool { return r.Empty() && !r.AllowsAbsent() }
 
 // Empty says whether no value at all satisfies the requirement.
 func (r Requirement) Empty() bool { return !r.Complement && len(r.Values) == 0 }
@@ -150,7 +154,7 @@ func (r Requirement) Operator() Operator {
 }
 
 // Intersect is the requirement that holds where both hold. Bounds tighten;
-// contradictory bounds give DoesNotExist; a finite side filters by the bounds of
+// contradictory ones leave nothing, unless both admit absence; a finite side filters by the bounds of
 // the other and drops them; minValues is the larger one.
 func (r Requirement) Intersect(o Requirement) Requirement {
 	out := Requirement{Key: r.Key, MinValues: max(r.MinValues, o.MinValues)}
@@ -158,7 +162,7 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 		out.Complement = true
 		out.Min, out.Max = tighter(r.Min, o.Min, true), tighter(r.Max, o.Max, false)
 		if out.Min != nil && out.Max != nil && *out.Min > *out.Max {
-			return Requirement{Key: r.Key, MinValues: out.MinValues}
+			return Requirement{Key: r.Key, MinValues: out.MinValues, Present: true} // a bound asks for a value
 		}
 		out.Values = canonical(slices.Concat(r.Values, o.Values))
 		if out.Min != nil || out.Max != nil {
@@ -180,6 +184,7 @@ func (r Requirement) Intersect(o Requirement) Requirement {
 			out.Values = append(out.Values, v)
 		}
 	}
+	out.Present = len(out.Values) == 0 && !(r.AllowsAbsent() && o.AllowsAbsent())
 	return out
 }
 
