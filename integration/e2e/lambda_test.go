@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 
 	v1 "github.com/weir-project/weir/core/api/v1"
 	"github.com/weir-project/weir/core/interrupt"
@@ -102,7 +103,7 @@ func startFunction(t *testing.T, b binaries, c *harness.ControlPlane, timeout st
 	address := freeAddress(t)
 	cmd := exec.Command(b.emulator, "--runtime-interface-emulator-address", address, "--runtime-api-address", freeAddress(t), b.bootstrap)
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "KUBECONFIG=" + c.Kubeconfig, "CLUSTER_NAME=e2e", "WEIR_ACCOUNT=111122223333",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "KUBECONFIG=" + restricted(t, c), "CLUSTER_NAME=e2e", "WEIR_ACCOUNT=111122223333",
 		"AWS_REGION=us-east-1", "AWS_LAMBDA_FUNCTION_TIMEOUT=" + timeout,
 	}
 	var out bytes.Buffer
@@ -130,6 +131,28 @@ func startFunction(t *testing.T, b binaries, c *harness.ControlPlane, timeout st
 		return err
 	})
 	return f
+}
+
+// restricted is a kubeconfig with the rights of the function, which are those of its manifest.
+func restricted(t *testing.T, c *harness.ControlPlane) string {
+	t.Helper()
+	role, err := os.ReadFile(filepath.Join("..", "..", "lambda", "interruption", "rbac.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t, "", string(role))
+	cfg, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range cfg.AuthInfos {
+		who.Impersonate, who.ImpersonateGroups = "interruption", []string{"weir:interruption"}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*cfg, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // answer is what the function says; ErrorMessage is set where it failed.
@@ -199,27 +222,37 @@ type fleet struct {
 	*harness.ControlPlane
 	t        *testing.T
 	ns       string
-	kubelets *fakekubelet.Kubelets
+	kubelets *fakekubelet.Kubelets // nil before the first node
 }
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	c := harness.Cluster(t)
 	c.InstallCRDs(t, crds.FS)
-	k, err := fakekubelet.New(fakekubelet.Config{Client: c.Client, Logger: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)), PodStopTime: time.Second})
+	return &fleet{ControlPlane: c, t: t, ns: c.Namespace(t)}
+}
+
+// kubelet runs the nodes from the first one on until the test ends.
+func (f *fleet) kubelet() *fakekubelet.Kubelets {
+	f.t.Helper()
+	if f.kubelets != nil {
+		return f.kubelets
+	}
+	k, err := fakekubelet.New(fakekubelet.Config{Client: f.Client, Logger: zaptest.NewLogger(f.t, zaptest.Level(zap.ErrorLevel)), PodStopTime: time.Second})
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- k.Run(ctx) }()
-	t.Cleanup(func() {
+	f.t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			f.t.Error(err)
 		}
 	})
-	return &fleet{ControlPlane: c, t: t, ns: c.Namespace(t), kubelets: k}
+	f.kubelets = k
+	return k
 }
 
 // instance is the id of the machine under the node of that name.
@@ -243,7 +276,7 @@ func (f *fleet) node(name string, labelled, managed bool) {
 		labels[model.LabelPool] = "default"
 		claim = f.claim(full, provider)
 	}
-	if _, err := f.kubelets.Start(context.Background(), fakekubelet.NodeSpec{ // until the fleet ends
+	if _, err := f.kubelet().Start(context.Background(), fakekubelet.NodeSpec{ // until the fleet ends
 		Name: full, ProviderID: provider, Labels: labels,
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("58")},
 	}); err != nil {

@@ -100,12 +100,21 @@ func nodePatch(n *corev1.Node, p model.NodePatch) ([]byte, error) {
 // AnnotateClaim sets annotations of a NodeClaim. ErrNotFound where it is gone or is
 // another one of that name.
 func (c *Client) AnnotateClaim(ctx context.Context, name, uid string, annotations map[string]string) error {
+	claims := c.dynamic.Resource(apiv1.NodeClaims)
+	have, err := claims.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && string(have.GetUID()) != uid {
+		return fmt.Errorf("claim %s: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("claim %s: %w", name, err)
+	}
+	// The uid in the patch keeps it off a claim that is made in this moment.
 	b, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": annotations}})
 	if err != nil {
 		return fmt.Errorf("patch of claim %s: %w", name, err)
 	}
-	_, err = c.dynamic.Resource(apiv1.NodeClaims).Patch(ctx, name, types.MergePatchType, b, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	_, err = claims.Patch(ctx, name, types.MergePatchType, b, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("claim %s: %w", name, ErrNotFound)
 	}
 	if err != nil {
