@@ -120,15 +120,15 @@ func WriteSummary(w io.Writer, r *Report, st Style) error {
 // WriteBill writes the machines with what they cost.
 func WriteBill(w io.Writer, r *Report) error {
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "%-28s %-14s %-14s %-12s %-10s %9s %8s %10s  %s\n", "NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "USD/H", "HOURS", "USD", "END")
+	fmt.Fprintf(b, "%-26s %-14s %-17s %-12s %-10s %9s %8s %10s  %s\n", "NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "USD/H", "HOURS", "USD", "END")
 	for _, n := range r.Bill {
 		end := "still running"
 		if !n.Open {
 			end = n.Ended.Format("15:04:05") + " " + endings[n.EndReason]
 		}
-		fmt.Fprintf(b, "%-28s %-14s %-14s %-12s %-10s %9.4f %8.2f %10.4f  %s\n", n.Node, n.Pool, n.InstanceType, n.Zone, n.CapacityType, n.USDPerHour, n.Hours, n.USD, end)
+		fmt.Fprintf(b, "%-26s %-14s %-17s %-12s %-10s %9.4f %8.2f %10.4f  %s\n", n.Node, n.Pool, n.InstanceType, n.Zone, n.CapacityType, n.USDPerHour, n.Hours, n.USD, end)
 	}
-	fmt.Fprintf(b, "%-28s %58s %17.2f %10.4f\n", "total", "", r.Totals.NodeHours, r.Totals.USD)
+	fmt.Fprintf(b, "%-26s %67s %8.2f %10.4f\n", "total", "", r.Totals.NodeHours, r.Totals.USD)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

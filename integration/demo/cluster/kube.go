@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	apiv1 "github.com/weir-project/weir/core/api/v1"
 	crds "github.com/weir-project/weir/infra/crds"
 )
 
@@ -33,6 +34,20 @@ type kube struct {
 	client kubernetes.Interface
 	dyn    dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
+	made   []madeObject // what was not there before, in order
+}
+
+type madeObject struct {
+	resource  schema.GroupVersionResource
+	namespace string // empty: cluster scope
+	name      string
+}
+
+func (k *kube) of(o madeObject) dynamic.ResourceInterface {
+	if o.namespace == "" {
+		return k.dyn.Resource(o.resource)
+	}
+	return k.dyn.Resource(o.resource).Namespace(o.namespace)
 }
 
 func newKube(cfg *rest.Config) (*kube, error) {
@@ -87,16 +102,70 @@ func (k *kube) applyObject(ctx context.Context, obj *unstructured.Unstructured) 
 	if err != nil {
 		return err
 	}
-	var r dynamic.ResourceInterface = k.dyn.Resource(m.Resource)
+	o := madeObject{resource: m.Resource, name: obj.GetName()}
 	if m.Scope.Name() == meta.RESTScopeNameNamespace {
-		ns := obj.GetNamespace()
-		if ns == "" {
-			ns = metav1.NamespaceDefault
+		if o.namespace = obj.GetNamespace(); o.namespace == "" {
+			o.namespace = metav1.NamespaceDefault
 		}
-		r = k.dyn.Resource(m.Resource).Namespace(ns)
 	}
-	_, err = r.Apply(ctx, obj.GetName(), obj, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if _, err := k.of(o).Get(ctx, o.name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		k.made = append(k.made, o)
+	} else if err != nil {
+		return err
+	}
+	_, err = k.of(o).Apply(ctx, o.name, obj, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	return err
+}
+
+// remove deletes what the demo has made, save for definitions, and waits until the
+// scaler has given every machine of it back.
+func (k *kube) remove(ctx context.Context, limit time.Duration) error {
+	classes := []madeObject{}
+	background := metav1.DeletePropagationBackground
+	for i := len(k.made) - 1; i >= 0; i-- {
+		o := k.made[i]
+		switch o.resource.Resource {
+		case crdResource.Resource:
+			continue // never deleted: other NodePools may be there
+		case "ec2nodeclasses":
+			classes = append(classes, o) // its claims come first
+			continue
+		}
+		if err := k.of(o).Delete(ctx, o.name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove %s %s: %w", o.resource.Resource, o.name, err)
+		}
+	}
+	pools := map[string]bool{}
+	for _, o := range k.made {
+		if o.resource.Resource == apiv1.NodePools.Resource {
+			pools[o.name] = true
+		}
+	}
+	err := until(ctx, limit, "the demo's machines to be given back", func(ctx context.Context) (string, error) {
+		list, err := k.dyn.Resource(apiv1.NodeClaims).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		left := 0
+		for _, c := range list.Items {
+			if pools[c.GetLabels()[poolLabel]] {
+				left++
+			}
+		}
+		if left > 0 {
+			return fmt.Sprintf("%d claims are left", left), nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, o := range classes {
+		if err := k.of(o).Delete(ctx, o.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove %s %s: %w", o.resource.Resource, o.name, err)
+		}
+	}
+	return nil
 }
 
 func (k *kube) applyFile(ctx context.Context, path string, edit func(*unstructured.Unstructured) error) error {

@@ -4,7 +4,7 @@
 //
 // WEIR_DEVCLUSTER names the binary of integration/devcluster; with KUBECONFIG set
 // that cluster is used instead. Everything that it starts ends with it, however it
-// ends. With --keep it stays at the end until it is interrupted, for kubectl.
+// ends, and what it has made in a cluster of yours is removed. With --keep it stays at the end until it is interrupted, for kubectl.
 package main
 
 import (
@@ -48,8 +48,12 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
+	interrupted := ctx.Err() != nil
 	stop()
-	if err != nil {
+	switch {
+	case interrupted && (err == nil || errors.Is(err, context.Canceled)):
+		os.Exit(130)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
@@ -65,7 +69,7 @@ func run(ctx context.Context, o options) (err error) {
 		for i := len(started) - 1; i >= 0; i-- {
 			err = errors.Join(err, started[i].stop())
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, context.Canceled) {
 			for _, c := range started {
 				c.tail(os.Stderr)
 			}
@@ -81,7 +85,8 @@ func run(ctx context.Context, o options) (err error) {
 
 	out := newTeller(os.Stdout)
 	kubeconfig := os.Getenv("KUBECONFIG")
-	if kubeconfig == "" {
+	foreign := kubeconfig != ""
+	if !foreign {
 		if o.devcluster == "" {
 			return errors.New("neither KUBECONFIG nor WEIR_DEVCLUSTER is set")
 		}
@@ -127,6 +132,11 @@ func run(ctx context.Context, o options) (err error) {
 	if o.keep {
 		out.title("Everything stays until you interrupt it (Ctrl-C)")
 		<-ctx.Done()
+		ctx = context.WithoutCancel(ctx)
+	}
+	if foreign {
+		out.title("Removing what the demo has made in this cluster; the definitions stay")
+		return k.remove(ctx, o.limit)
 	}
 	return nil
 }

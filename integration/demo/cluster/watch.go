@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,13 +116,18 @@ func (s *story) nodeChanged(old, n *corev1.Node) {
 	}
 }
 
-// event tells of the warnings, and of the events on claims and pools, of Weir.
+// told are the events that say more than the objects show.
+var told = map[string]bool{"SpotInterrupted": true, "DisruptionTerminating": true, "FailedScheduling": true, "InsufficientCapacityError": true, "LaunchFailed": true}
+
+// event tells of those events of Weir that say why.
 func (s *story) event(e *corev1.Event) {
 	if e.LastTimestamp.Time.Before(s.start) && e.EventTime.Time.Before(s.start) {
 		return
 	}
-	switch e.InvolvedObject.Kind {
-	case "NodeClaim", "NodePool":
+	switch {
+	case e.InvolvedObject.Kind == "Pod" && e.Reason == "Nominated" && strings.Contains(e.Message, "USD/h"):
+		s.out.pod("default", "to run on "+strings.TrimPrefix(e.Message, "Pod should schedule on: "), "")
+	case told[e.Reason] && e.InvolvedObject.Kind != "Node" && e.Source.Component != "default-scheduler" && e.ReportingController != "default-scheduler":
 		s.out.tell(simulate.Happening{Kind: "event", Subject: e.InvolvedObject.Name, Text: e.Reason, Why: e.Message, Warning: e.Type == corev1.EventTypeWarning})
 	}
 }
@@ -143,11 +149,7 @@ func (s *story) claimChanged(ctx context.Context, old, c *unstructured.Unstructu
 	}
 	for _, m := range list {
 		if m.ProviderID() == id(c) {
-			why := ""
-			if note := c.GetAnnotations()["weir.dev/why"]; note != "" {
-				why = note
-			}
-			s.out.tell(simulate.Happening{Kind: "instance", Subject: m.ID, USDPerHour: m.USDPerHour, Why: why,
+			s.out.tell(simulate.Happening{Kind: "instance", Subject: m.ID, USDPerHour: m.USDPerHour,
 				Text: fmt.Sprintf("bought: %s in %s, %s, for %s", m.Type, m.Zone, m.CapacityType, c.GetName())})
 		}
 	}
