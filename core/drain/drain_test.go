@@ -1,0 +1,323 @@
+package drain
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/weir-project/weir/core/model"
+)
+
+var update = flag.Bool("update", false, "write the golden output into testdata")
+
+var t0 = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
+
+// TestScenarios replays the pages of testdata: commands, and below each what a drain
+// does then. Lines that begin with > are the output.
+//
+//	node [tainted]                           a fresh node and a fresh drain
+//	deadline +5m | interruption +2m          of the drain, from the start at 10:00:00
+//	pod NAME [k=v ...]                       app, owner (daemon, ss, none), critical, grace, dnd, deadline (signal),
+//	                                         deleting=+1m, terminal, mirror, tolerates, started=-5m, hold
+//	pdb NAME app [fully] [always]            a budget over the pods of an app
+//	answer NAME OUTCOME                      what an eviction got
+//	gone NAME                                the pod has left
+//	at +90s                                  a step at that instant
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios (%v)", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, data)
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if d := cmp.Diff(string(data), string(got)); d != "" {
+				t.Errorf("(-want +got)\n%s", d)
+			}
+		})
+	}
+}
+
+type stage struct {
+	t    *testing.T
+	s    *State
+	node *model.Node
+	pods []*model.Pod
+	pdbs []*model.PDB
+	hold map[string]bool
+	now  time.Time
+}
+
+func play(t *testing.T, script []byte) []byte {
+	st := &stage{t: t, now: t0}
+	st.reset(nil)
+	var out bytes.Buffer
+	for sc := bufio.NewScanner(bytes.NewReader(script)); sc.Scan(); {
+		line := sc.Text()
+		if strings.HasPrefix(line, ">") {
+			continue
+		}
+		fmt.Fprintln(&out, line)
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		for _, l := range st.do(words[0], words[1:]) {
+			fmt.Fprintln(&out, "> "+l)
+		}
+	}
+	return out.Bytes()
+}
+
+func (st *stage) reset(args []string) {
+	st.node = &model.Node{Name: "n1", UID: "u-n1", Labels: map[string]string{}}
+	if slices.Contains(args, "tainted") {
+		st.node.Taints = []model.Taint{Taint}
+		st.node.Labels[model.LabelExcludeLB] = LBValue
+	}
+	st.s, st.pods, st.pdbs, st.hold, st.now = &State{}, nil, nil, map[string]bool{}, t0
+	hold := st.hold
+	st.s.Hold = func(p *model.Pod) bool { return hold[p.Name] }
+}
+
+func (st *stage) do(cmd string, args []string) []string {
+	switch cmd {
+	case "node":
+		st.reset(args)
+	case "deadline":
+		at := t0.Add(duration(st.t, args[0]))
+		st.s.Deadline = &at
+	case "interruption":
+		at := t0.Add(duration(st.t, args[0]))
+		st.s.Interruption = &at
+	case "pod":
+		st.pods = append(st.pods, st.pod(args))
+	case "pdb":
+		app := args[1]
+		st.pdbs = append(st.pdbs, &model.PDB{Namespace: "ns", Name: args[0], FullyBlocking: slices.Contains(args, "fully"), AlwaysAllow: slices.Contains(args, "always"),
+			Selects: func(l map[string]string) bool { return l["app"] == app }})
+	case "answer":
+		st.s.Answered(st.find(args[0]), Outcome(args[1]), st.now)
+	case "gone":
+		st.pods = slices.DeleteFunc(st.pods, func(p *model.Pod) bool { return p.Name == args[0] })
+	case "at":
+		st.now = t0.Add(duration(st.t, args[0]))
+		return st.step()
+	default:
+		st.t.Fatalf("command %q", cmd)
+	}
+	return nil
+}
+
+func (st *stage) find(name string) *model.Pod {
+	for _, p := range st.pods {
+		if p.Name == name {
+			return p
+		}
+	}
+	st.t.Fatalf("pod %q", name)
+	return nil
+}
+
+func (st *stage) pod(args []string) *model.Pod {
+	p := &model.Pod{Namespace: "ns", Name: args[0], UID: "u-" + args[0], Labels: map[string]string{"app": args[0]}, Annotations: map[string]string{},
+		GracePeriod: 30 * time.Second, NodeName: "n1", Ready: true, Owner: model.Owner{Kind: "ReplicaSet", UID: "rs"}}
+	for _, a := range args[1:] {
+		k, v, _ := strings.Cut(a, "=")
+		switch k {
+		case "app":
+			p.Labels["app"] = v
+		case "owner":
+			p.Owner.Kind = map[string]string{"daemon": "DaemonSet", "ss": "StatefulSet", "none": ""}[v]
+		case "critical":
+			p.PriorityClass = "system-cluster-critical"
+		case "grace":
+			p.GracePeriod = duration(st.t, v)
+		case "dnd":
+			p.Annotations[model.AnnotationDoNotDisrupt] = v
+		case "deadline":
+			p.Annotations[AnnotationAtDeadline] = v
+		case "deleting":
+			at := t0.Add(duration(st.t, v))
+			p.Deleting = &at
+		case "started":
+			at := t0.Add(duration(st.t, v))
+			p.Started = &at
+		case "terminal":
+			p.Terminal = true
+		case "mirror":
+			p.Mirror = true
+		case "notready":
+			p.Ready = false
+		case "hold":
+			st.hold[p.Name] = true
+		case "tolerates":
+			p.Tolerations = []model.Toleration{{Operator: "Exists"}}
+		default:
+			st.t.Fatalf("pod field %q", a)
+		}
+	}
+	return p
+}
+
+func (st *stage) step() []string {
+	r := Step(st.s, st.node, st.pods, st.pdbs, st.now)
+	var out []string
+	if r.Node != nil {
+		out = append(out, fmt.Sprintf("node: taints +%v -%v, labels %v", r.Node.AddTaints, r.Node.RemoveTaints, r.Node.Labels))
+		st.node.Taints = []model.Taint{Taint}
+		st.node.Labels[model.LabelExcludeLB] = LBValue
+	}
+	for _, p := range r.Evict {
+		out = append(out, "evict "+p.Name)
+	}
+	for _, d := range r.Delete {
+		out = append(out, fmt.Sprintf("delete %s, grace %s", d.Pod.Name, d.Grace))
+	}
+	for _, b := range r.Blockers {
+		out = append(out, fmt.Sprintf("waits for %s: %s: %s", b.Pod.Name, b.Reason, b.Message))
+	}
+	if r.Done {
+		return append(out, "done")
+	}
+	return append(out, fmt.Sprintf("%d left, next in %s", r.Waiting, r.Next.Sub(st.now)))
+}
+
+func duration(t *testing.T, s string) time.Duration {
+	d, err := time.ParseDuration(strings.TrimPrefix(s, "+"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestPromises draws drains and checks what must hold of every step.
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		var pods []*model.Pod
+		for i := range rapid.IntRange(0, 6).Draw(r, "pods") {
+			p := &model.Pod{Namespace: "ns", Name: "p" + strconv.Itoa(i), UID: strconv.Itoa(i), NodeName: "n", Annotations: map[string]string{},
+				GracePeriod: time.Duration(rapid.IntRange(0, 600).Draw(r, "grace")) * time.Second}
+			if rapid.Bool().Draw(r, "protected") {
+				p.Annotations[model.AnnotationDoNotDisrupt] = "true"
+			}
+			if rapid.Bool().Draw(r, "critical") {
+				p.PriorityClass = "system-node-critical"
+			}
+			if rapid.Bool().Draw(r, "terminating") {
+				at := t0.Add(time.Duration(rapid.IntRange(0, 900).Draw(r, "end")) * time.Second)
+				p.Deleting = &at
+			}
+			pods = append(pods, p)
+		}
+		s := &State{}
+		if rapid.Bool().Draw(r, "has deadline") {
+			at := t0.Add(time.Duration(rapid.IntRange(0, 600).Draw(r, "deadline")) * time.Second)
+			s.Deadline = &at
+		}
+		if rapid.Bool().Draw(r, "interrupted") {
+			at := t0.Add(time.Duration(rapid.IntRange(0, 120).Draw(r, "interruption")) * time.Second)
+			s.Interruption = &at
+		}
+		now := t0
+		last := map[string]time.Time{}
+		for range 40 {
+			res := Step(s, &model.Node{Name: "n"}, pods, nil, now)
+			for _, d := range res.Delete {
+				if d.Grace < MinGrace {
+					r.Fatalf("delete %s with grace %s", d.Pod.Name, d.Grace)
+				}
+				if s.Deadline == nil {
+					r.Fatalf("%s is deleted past its budgets without a deadline", d.Pod.Name)
+				}
+				if end := now.Add(d.Grace); end.After(s.Deadline.Add(MinGrace)) && end.After(now.Add(MinGrace)) {
+					r.Fatalf("%s may run until %s, the deadline is %s", d.Pod.Name, end, s.Deadline)
+				}
+			}
+			for _, p := range res.Evict {
+				if p.Annotations[model.AnnotationDoNotDisrupt] == "true" {
+					r.Fatalf("protected pod %s is evicted", p.Name)
+				}
+				if p.Deleting != nil {
+					r.Fatalf("%s is evicted while it ends", p.Name)
+				}
+				if at, ok := last[p.UID]; ok && now.Sub(at) < FirstBackoff {
+					r.Fatalf("%s is evicted again after %s", p.Name, now.Sub(at))
+				}
+				last[p.UID] = now
+				s.Answered(p, rapid.SampledFrom([]Outcome{Accepted, Blocked, Failed, MultiplePDBs}).Draw(r, "answer"), now)
+			}
+			if res.Done && (res.Waiting > 0 || now.Sub(s.Started) < Settle && !s.past(now)) {
+				r.Fatalf("done with %d pods after %s", res.Waiting, now.Sub(s.Started))
+			}
+			if !res.Done && !res.Next.After(now) && len(res.Evict)+len(res.Delete) == 0 {
+				r.Fatalf("spins at %s", now)
+			}
+			now = now.Add(time.Duration(rapid.IntRange(50, 30000).Draw(r, "pause")) * time.Millisecond)
+		}
+	})
+}
+
+// B046, B047, B064: who gets no new place before it is evicted.
+func TestUnevictable(t *testing.T) {
+	t.Parallel()
+	all := func(map[string]string) bool { return true }
+	pod := func(f func(*model.Pod)) *model.Pod {
+		p := &model.Pod{Namespace: "ns", Name: "p", Ready: true}
+		if f != nil {
+			f(p)
+		}
+		return p
+	}
+	one := &model.PDB{Namespace: "ns", Name: "one", Selects: all}
+	full := &model.PDB{Namespace: "ns", Name: "full", Selects: all, FullyBlocking: true}
+	always := &model.PDB{Namespace: "ns", Name: "always", Selects: all, FullyBlocking: true, AlwaysAllow: true}
+	other := &model.PDB{Namespace: "elsewhere", Name: "other", Selects: all, FullyBlocking: true}
+	for _, tt := range []struct {
+		name string
+		pod  *model.Pod
+		pdbs []*model.PDB
+		want string
+	}{
+		{"plain", pod(nil), nil, ""},
+		{"a budget that allows some now and then", pod(nil), []*model.PDB{one}, ""},
+		{"a budget of another namespace", pod(nil), []*model.PDB{other}, ""},
+		{"a budget that never allows one", pod(nil), []*model.PDB{full}, ReasonPDB},
+		{"unhealthy, and the budget lets those go", pod(func(p *model.Pod) { p.Ready = false }), []*model.PDB{always}, ""},
+		{"healthy, and the budget lets only others go", pod(nil), []*model.PDB{always}, ReasonPDB},
+		{"unhealthy, and the budget does not care", pod(func(p *model.Pod) { p.Ready = false }), []*model.PDB{full}, ReasonPDB},
+		{"two budgets", pod(nil), []*model.PDB{one, {Namespace: "ns", Name: "two", Selects: all}}, ReasonMultiplePDBs},
+		{"protected", pod(func(p *model.Pod) { p.Annotations = map[string]string{model.AnnotationDoNotDisrupt: "true"} }), nil, ReasonDoNotDisrupt},
+		{"once protected", pod(func(p *model.Pod) { p.Annotations = map[string]string{model.AnnotationDoNotDisrupt: "false"} }), nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := Unevictable(tt.pod, tt.pdbs, t0); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
