@@ -135,7 +135,11 @@ test-integration: $(DEVCLUSTER) $(RIE) binaries lambda
 
 .PHONY: bench
 bench: ## Price, time and memory on the benchmark workloads, several draws each; prints the table of docs/benchmarks.md.
-	go run ./integration/bench
+	go run ./integration/bench $(ARGS)
+
+.PHONY: bench-peer
+bench-peer: ## The same pods, pools and prices with Karpenter's own scheduler, side by side (the first time compiles Karpenter: about 5 minutes).
+	cd integration/peer && go run . $(ARGS)
 
 .PHONY: synth
 synth: lambda ## Synthesises the CDK app into .cache/cdk.out.

@@ -112,6 +112,22 @@ func World(in *load.Input, cfg *config.Loaded) *model.World {
 	return w
 }
 
+// World writes the question's manifests into a folder and makes a world of them.
+func (q *Question) World(dir string) (*model.World, error) {
+	if err := q.Write(dir); err != nil {
+		return nil, err
+	}
+	in, err := Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := Settings()
+	if err != nil {
+		return nil, err
+	}
+	return World(in, cfg), nil
+}
+
 // strategies are the built-in defaults, in this process.
 func strategies(ctx context.Context, cfg *config.Loaded) (*strategy.Host, error) {
 	host, err := strategy.New(strategy.Config{InstanceSelection: cfg.Bindings.InstanceSelection, Consolidation: cfg.Bindings.Consolidation}, strategy.Options{})
