@@ -12,8 +12,8 @@ const module = "github.com/weir-project/weir/"
 
 // pure rooms take everything as a value: no I/O, no clients, no cloud.
 var pure = []string{
-	"core/model", "core/model/resource", "core/model/require", "core/catalogue", "core/cluster", "core/engine", "core/provision",
-	"core/disrupt", "core/interrupt", "core/interrupt/replace", "core/event", "core/report", "core/claim", "core/drain", "core/kube/convert",
+	"core/model", "core/model/resource", "core/model/require", "core/model/attach", "core/catalogue", "core/cluster", "core/engine", "core/provision",
+	"core/disrupt", "core/interrupt", "core/interrupt/replace", "core/event", "core/report", "core/claim", "core/drain", "core/kube/convert", "core/config",
 }
 
 // order says who may import whom: a room on a line may import rooms of the lines
@@ -21,6 +21,7 @@ var pure = []string{
 var order = [][]string{
 	{"core/model/resource", "core/model/require"},
 	{"core/model"},
+	{"core/model/attach"},
 	{"core/catalogue", "core/event", "core/claim", "core/drain"},
 	{"core/engine", "core/interrupt"}, // the Lambda links the verdicts, not the engine
 	{"core/cluster"},

@@ -6,3 +6,5 @@
 //
 // Pure: reading files, the environment and changes while running is core/config/live.
 package config
+
+//go:generate go test -run TestReference . -update

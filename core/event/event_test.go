@@ -3,6 +3,8 @@ package event_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -226,7 +228,69 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// TestSamples reads the sample events, which are the corpus of the fuzz test as well.
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{
+		"spot.json":         "SpotInterruption: spot i-0b662ef9931388ba0 12:02:00",
+		"rebalance.json":    "RebalanceRecommendation: rebalance i-0b662ef9931388ba0 -",
+		"state-change.json": "StateChange: stopped i-0b662ef9931388ba0 -",
+		"health.json":       "ScheduledChange: scheduled i-0b662ef9931388ba0 09:00:00, scheduled i-0b662ef9931388ba1 09:00:00",
+		"reservation.json":  "CapacityReservationInterruption: reservation i-0b662ef9931388ba0 12:02:00",
+		"lifecycle.json":    "LifecycleTermination: lifecycle i-0b662ef9931388ba0 -",
+		"batch.json":        "error; SpotInterruption: spot i-0b662ef9931388ba0 12:00:00",
+	}
+	got := map[string]string{}
+	for name, data := range samples(t) {
+		messages, err := event.Split(data)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var events []string
+		for _, m := range messages {
+			p, err := event.Parse(m.Body, m.Sent)
+			if err != nil {
+				events = append(events, "error")
+				continue
+			}
+			var notices []string
+			for _, n := range p.Notices {
+				deadline := "-"
+				if n.Deadline != nil {
+					deadline = n.Deadline.Format(time.TimeOnly)
+				}
+				notices = append(notices, fmt.Sprintf("%s %s %s", n.Kind, n.InstanceID, deadline))
+			}
+			events = append(events, p.Type+": "+strings.Join(notices, ", "))
+		}
+		got[name] = strings.Join(events, "; ")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func samples(t testing.TB) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no samples: %v", err)
+	}
+	out := map[string][]byte{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[filepath.Base(f)] = data
+	}
+	return out
+}
+
 func FuzzParse(f *testing.F) {
+	for _, data := range samples(f) {
+		f.Add(data)
+	}
 	f.Add([]byte(ec2("EC2 Spot Instance Interruption Warning", `{"instance-id":"i-1","instance-action":"terminate"}`)))
 	f.Add([]byte(ec2("EC2 Instance State-change Notification", `{"instance-id":"i-1","state":"STOPPED"}`)))
 	f.Add([]byte(ec2("EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"i-1","instance-termination-time":"x"}`)))

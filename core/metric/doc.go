@@ -4,3 +4,5 @@
 // gauges of nodes, pods and pools, the last snapshot of the cluster, which is read
 // when Prometheus asks. Nothing here decides anything.
 package metric
+
+//go:generate go test -run TestReference . -update
