@@ -96,6 +96,9 @@ type Node struct {
 	USDPerHour  float64 // of its own offering; meaningless unless PriceKnown
 	PriceKnown  bool
 	Nominated   time.Time // until then pods are expected on it; zero = none
+	// VolumeLimits is how many volumes may be attached, by CSI driver, as the node's
+	// drivers report it; nil = they have not reported yet.
+	VolumeLimits map[string]int64
 }
 
 // ID is the name to show: of the node, else of its claim.

@@ -33,10 +33,13 @@ type Shape struct {
 	NodeName      string
 	Soft          []string // soft wishes that planning does not look at
 
+	Volumes []PodVolume // those that Volumes.Place must look at
+
 	near *neighbours // what it asks of the pods around it; nil = nothing
 }
 
-// Pod is a pod as planning sees it. Errors: see ShapeOf.
+// Pod is a pod as planning sees it, its volumes left out: see Volumes.Place. Errors:
+// see ShapeOf.
 func Pod(p *corev1.Pod) (*model.Pod, error) {
 	s, err := ShapeOf(p)
 	if err != nil {
@@ -77,6 +80,7 @@ func ShapeOf(p *corev1.Pod) (*Shape, error) {
 	s.preferences(&p.Spec)
 	if !daemon { // daemon pods come with their node: nothing of theirs is placed
 		s.unsupported(&p.Spec)
+		s.Volumes = podVolumes(&p.Spec)
 	}
 	if err := s.around(&p.Spec, daemon); err != nil {
 		return nil, err
@@ -282,16 +286,6 @@ func (s *Shape) preferences(spec *corev1.PodSpec) {
 func (s *Shape) unsupported(spec *corev1.PodSpec) {
 	no := func(f model.Filter, format string, args ...any) {
 		s.Unsupported = append(s.Unsupported, model.Unsupported{Filter: f, Message: fmt.Sprintf(format, args...)})
-	}
-	for _, v := range spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			no(model.FilterVolumes, "volume %s (claim %s) is not placed yet", v.Name, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			no(model.FilterVolumes, "ephemeral volume %s is not placed yet", v.Name)
-		case v.AWSElasticBlockStore != nil:
-			no(model.FilterVolumes, "volume %s (EBS %s) is not placed yet", v.Name, v.AWSElasticBlockStore.VolumeID)
-		}
 	}
 	for _, c := range spec.ResourceClaims {
 		no(model.FilterRequirements, "resource claim %s (dynamic resource allocation) is not supported", c.Name)

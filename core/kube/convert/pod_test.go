@@ -182,8 +182,8 @@ func TestPodUnsupported(t *testing.T) {
 		want []model.Filter
 	}{
 		"plain volumes":      {`volumes: [{name: v, emptyDir: {}}, {name: w, configMap: {name: c}}]`, nil},
-		"claim":              {`volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]`, []model.Filter{model.FilterVolumes}},
-		"ephemeral":          {`volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {}}}}]`, []model.Filter{model.FilterVolumes}},
+		"claim":              {`volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]`, nil}, // see Volumes.Place
+		"ephemeral":          {`volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {}}}}]`, nil},
 		"spread":             {`topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]`, nil},
 		"soft spread":        {`topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway}]`, nil},
 		"affinity":           {`affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z}]}}`, nil},

@@ -133,6 +133,7 @@ func (l *loader) nodesInto(in *Input) (map[string]*model.Node, error) {
 		if !l.converted("Node", o.Name, err) {
 			continue
 		}
+		n.VolumeLimits = l.attach[n.Name]
 		in.Nodes = append(in.Nodes, n)
 		byName[n.Name] = n
 		if n.ProviderID != "" {
@@ -177,6 +178,7 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 	soft := map[string]*tally{}
 	lost := &tally{}
 	missing := map[string]bool{}
+	templates := l.claimTemplates()
 	in.Pods = make([]*model.Pod, 0, len(l.pods.entries))
 	for i := range l.pods.entries {
 		e := &l.pods.entries[i]
@@ -191,6 +193,11 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 		node := p.NodeName
 		s.Apply(p)
 		s.Around(p)
+		if made := templates[podKey{p.Namespace, p.Owner.Name}]; len(made) > 0 && p.Owner.Kind == "StatefulSet" {
+			l.volumes.Place(p, withTemplates(s.Volumes, made, p.Name))
+		} else {
+			l.volumes.Place(p, s.Volumes)
+		}
 		p.NodeName = node // was taken out of the spec when it was read
 		if p.Daemon() && p.Active() {
 			id := p.Namespace + "/" + p.Owner.Name

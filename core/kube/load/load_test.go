@@ -455,7 +455,6 @@ metadata: {name: s}
 		"-: not of a kind that is read: Service v1",
 		"topology spread with ScheduleAnyway not looked at in planning: 3 pods, such as default/web-0",
 		"not used: 1 Namespace",
-		"not used: 2 PersistentVolumeClaims",
 	}
 	if d := cmp.Diff(want, in.Warnings); d != "" {
 		t.Error(d)

@@ -13,6 +13,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	sigsjson "sigs.k8s.io/json"
@@ -20,6 +21,7 @@ import (
 	"github.com/weir-project/weir/core/api/awsv1"
 	apiv1 "github.com/weir-project/weir/core/api/v1"
 	"github.com/weir-project/weir/core/api/validate"
+	"github.com/weir-project/weir/core/kube/convert"
 )
 
 // loader holds what was read so far.
@@ -47,13 +49,15 @@ type loader struct {
 	limits    []*corev1.LimitRange
 	priority  []*schedulingv1.PriorityClass
 	runtimes  []*nodev1.RuntimeClass
-	unused    map[string]int // kind to count
+	volumes   *convert.Volumes
+	attach    map[string]map[string]int64 // by node, then CSI driver
+	unused    map[string]int              // kind to count
 }
 
 type identity struct{ kind, namespace, name string }
 
 func newLoader() *loader {
-	return &loader{seen: map[identity]place{}, pods: newPodReader(), unused: map[string]int{}}
+	return &loader{seen: map[identity]place{}, pods: newPodReader(), volumes: convert.NewVolumes(), attach: map[string]map[string]int64{}, unused: map[string]int{}}
 }
 
 func (l *loader) warn(format string, args ...any) {
@@ -121,11 +125,19 @@ func init() {
 		"PriorityClass": {"scheduling.k8s.io", "v1", false, keep(func(l *loader, o *schedulingv1.PriorityClass) { l.priority = append(l.priority, o) }, nil)},
 		"RuntimeClass":  {"node.k8s.io", "v1", false, keep(func(l *loader, o *nodev1.RuntimeClass) { l.runtimes = append(l.runtimes, o) }, checkRuntimeClass)},
 
-		"PersistentVolume":      {"", "v1", false, ignore("PersistentVolume")},
-		"PersistentVolumeClaim": {"", "v1", true, ignore("PersistentVolumeClaim")},
-		"StorageClass":          {"storage.k8s.io", "v1", false, ignore("StorageClass")},
-		"CSINode":               {"storage.k8s.io", "v1", false, ignore("CSINode")},
-		"Namespace":             {"", "v1", false, ignore("Namespace")},
+		"PersistentVolume": {"", "v1", false, keep(func(l *loader, o *corev1.PersistentVolume) {
+			l.volumes.SetVolume(o.Name, convert.PersistentVolume(o))
+		}, checkVolume)},
+		"PersistentVolumeClaim": {"", "v1", true, keep(func(l *loader, o *corev1.PersistentVolumeClaim) {
+			l.volumes.SetClaim(o.Namespace, o.Name, convert.PersistentVolumeClaim(o))
+		}, nil)},
+		"StorageClass": {"storage.k8s.io", "v1", false, keep(func(l *loader, o *storagev1.StorageClass) {
+			l.volumes.SetClass(o.Name, convert.StorageClass(o))
+		}, checkStorageClass)},
+		"CSINode": {"storage.k8s.io", "v1", false, keep(func(l *loader, o *storagev1.CSINode) {
+			l.attach[o.Name] = convert.CSINode(o)
+		}, checkCSINode)},
+		"Namespace": {"", "v1", false, ignore("Namespace")},
 	}
 }
 

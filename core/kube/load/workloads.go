@@ -23,14 +23,24 @@ type Workload struct {
 // workloadsInto keeps the controllers of pods and the budgets as they were written.
 func (l *loader) workloadsInto(in *Input, a *convert.Admission) {
 	in.Budgets = append([]*policyv1.PodDisruptionBudget(nil), l.pdbs...)
+	templates := l.claimTemplates()
 	for _, w := range l.workloads() {
 		t := w.template.DeepCopy()
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.meta.Namespace, Labels: t.Labels, Annotations: t.Annotations}, Spec: t.Spec}
 		a.Admit(pod) // what is missing is told where its pods are read
-		p, err := convert.Pod(pod)
+		shape, err := convert.ShapeOf(pod)
 		if !l.converted(w.kind, w.meta.Namespace+"/"+w.meta.Name, err) {
 			continue
 		}
+		p := &model.Pod{}
+		shape.Apply(p)
+		convert.Metadata(&pod.ObjectMeta, p)
+		shape.Around(p)
+		volumes := shape.Volumes
+		if w.kind == "StatefulSet" {
+			volumes = withTemplates(volumes, templates[podKey{w.meta.Namespace, w.meta.Name}], "")
+		}
+		l.volumes.Place(p, volumes)
 		sel, err := metav1.LabelSelectorAsSelector(w.selector)
 		if err != nil {
 			sel = labels.Nothing()
