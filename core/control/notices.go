@@ -16,6 +16,7 @@ import (
 // notices are what AWS has said about our instances and what is being done about it.
 type notices struct {
 	readAt time.Time
+	peek   bool               // a node was cordoned by somebody else: look why
 	open   map[string]*notice // by instance/kind
 }
 
@@ -34,6 +35,7 @@ type notice struct {
 const (
 	unknownFor  = 10 * time.Minute // instances that nobody knows are looked for that long
 	noticeKeeps = 24 * time.Hour   // after its deadline
+	peekEvery   = 2 * time.Second  // the ledger is read that often while somebody else's cordon is unexplained
 )
 
 // take opens a notice, or shortens the deadline of one that is open.
@@ -68,9 +70,13 @@ func (c *Controller) readNotices(stored []ledger.Notice) {
 // what is still missing on claim and node.
 func (c *Controller) stepNotices() {
 	ns := &c.notices
-	if at := ns.readAt.Add(c.set.NoticesEvery); ns.readAt.IsZero() || !c.now.Before(at) {
+	every := c.set.NoticesEvery
+	if ns.peek {
+		every = min(every, peekEvery)
+	}
+	if at := ns.readAt.Add(every); ns.readAt.IsZero() || !c.now.Before(at) {
 		if c.x.Do("notices", execute.ReadNotices{Cluster: c.cfg.Cluster}, c.now) {
-			ns.readAt = c.now
+			ns.readAt, ns.peek = c.now, false
 		}
 		c.wake(c.now.Add(c.set.NoticesEvery))
 	} else {

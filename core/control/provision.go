@@ -136,7 +136,8 @@ func (c *Controller) canPlan() bool {
 const takeUp = 30 * time.Second
 
 // leaving lists the pods of nodes that are on their way out and need a new place.
-// Pods that cannot be evicted for now get none: nobody knows when they will go.
+// Pods that cannot be evicted for now get none: nobody knows when they will go. Nor do
+// those of a node whose replacement a disruption command sees to.
 func (c *Controller) leaving() []*model.Pod {
 	w := c.m.World(c.now)
 	l := &c.batch.left
@@ -150,6 +151,11 @@ func (c *Controller) leaving() []*model.Pod {
 	defer func() { *l = leavers{nodes: &w.Nodes[0], at: c.now, pods: out} }()
 	for _, n := range w.Nodes {
 		if !n.Managed() || !n.Joined() || !n.BeingRemoved() {
+			continue
+		}
+		if n.Deleting == nil && n.Claim.Deleting == nil && n.Claim.Annotations[model.AnnotationInterruption] == "" {
+			// Only cordoned: by a command of ours, or by the Lambda, whose notice says why.
+			c.notices.peek = c.notices.peek || !c.x.Commanded(n.Claim.Name)
 			continue
 		}
 		for _, p := range n.Pods {

@@ -107,6 +107,9 @@ func (x *Executor) commanded(name string) bool {
 	return false
 }
 
+// Commanded says whether a claim is to be removed by a command under way.
+func (x *Executor) Commanded(name string) bool { return x.commanded(name) }
+
 // Running names, by Node.ID, the nodes of running commands.
 func (x *Executor) Running() map[string]bool {
 	out := map[string]bool{}

@@ -135,7 +135,7 @@ func (x *Executor) Reset(epoch int64) {
 	x.epoch = epoch
 	x.inflight, x.retry = map[string]Effect{}, map[string]retry{}
 	x.eventsAt, x.buckets = map[string]time.Time{}, map[string]*bucket{}
-	x.recovered, x.reclaim = false, nil
+	x.recovered, x.reclaim = false, map[string]ledger.ClaimState{}
 	x.launches, x.launchOf = nil, map[string]*launch{}
 	x.tracks, x.commands = map[string]*track{}, nil
 	x.describe, x.wasShort = map[string]string{}, map[string]bool{}

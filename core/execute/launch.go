@@ -801,6 +801,7 @@ func (x *Executor) close(l *launch) {
 		if off := x.m.Offering(l.class.Name, key(*c.instance)); off != nil {
 			st.USDPerHour = off.USDPerHour
 		}
+		x.reclaim[c.uid] = st
 		items = append(items,
 			encode(ledger.ClaimKey(x.cfg.Cluster, c.uid), st, ledger.Meta{Instance: c.instance.ID}),
 			encode(ledger.InstanceKey(x.cfg.Account, x.cfg.Region, c.instance.ID), x.owner(c.claim, "", key(*c.instance)), ledger.Meta{Instance: c.instance.ID}))

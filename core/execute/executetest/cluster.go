@@ -306,3 +306,6 @@ func (c *Cluster) Machines() int {
 
 // oneTerm is the node filter of a pod that asks for nothing.
 func oneTerm() []require.Set { return []require.Set{{}} }
+
+// Jump sets the clock forward without letting anything happen in between.
+func (c *Cluster) Jump(d time.Duration) { c.now = c.now.Add(d) }
