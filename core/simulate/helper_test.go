@@ -54,7 +54,7 @@ func options(t testing.TB) Options {
 		t.Fatal(err)
 	}
 	t.Cleanup(host.Close)
-	return Options{Catalogue: sells, Strategy: host, Load: files(demo), For: time.Hour}
+	return Options{Catalogue: sells, Strategy: host, Load: files(demo)}
 }
 
 func scenario(t testing.TB, path string) *Scenario {

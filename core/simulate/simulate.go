@@ -42,7 +42,7 @@ const (
 
 // Options of a run.
 type Options struct {
-	For       time.Duration // how long, where the scenario names no end; default its last step
+	For       time.Duration // how long, where the scenario names no end; 0 = until its last step
 	Catalogue func(class *model.NodeClass) []*model.Offering
 	Strategy  execute.Strategy
 	Planner   execute.Planner // nil = control.Planners
