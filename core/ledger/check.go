@@ -15,6 +15,10 @@ const (
 	maxNameBytes = 1024      // partition, sort and instance each
 )
 
+// SweepGrace is how long stores that sweep by themselves keep what has expired, so
+// that nobody who read a record meets a new one of the same version.
+const SweepGrace = time.Hour
+
 // ErrInvalid says that an item breaks the rules of the port; it is wrapped around the rule.
 var ErrInvalid = errors.New("ledger: item not allowed")
 

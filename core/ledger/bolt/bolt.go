@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	bbolt "go.etcd.io/bbolt"
@@ -37,10 +38,12 @@ type Options struct {
 	LockWait time.Duration
 }
 
-// Store is a ledger in a file.
+// Store is a ledger in a file. Writes drop what expired an hour ago, once in an hour of
+// the time that they are given.
 type Store struct {
-	db   *bbolt.DB
-	path string
+	db    *bbolt.DB
+	path  string
+	swept atomic.Int64 // unix seconds of the last sweep
 }
 
 var (
@@ -176,12 +179,26 @@ func (s *Store) Put(ctx context.Context, it ledger.Item, expect int64, now time.
 	}
 	err = s.update(ctx, func(tx *bbolt.Tx) error {
 		version, err = put(tx, it, expect, now)
-		return err
+		if err != nil {
+			return err
+		}
+		return s.housekeep(tx, now)
 	})
 	if err != nil {
 		return 0, err
 	}
 	return version, nil
+}
+
+func (s *Store) housekeep(tx *bbolt.Tx, now time.Time) error {
+	if now.Unix()-s.swept.Load() < int64(time.Hour/time.Second) {
+		return nil
+	}
+	if _, err := sweep(tx, now.Add(-ledger.SweepGrace)); err != nil {
+		return fmt.Errorf("sweeping %s: %w", s.path, err)
+	}
+	s.swept.Store(now.Unix())
+	return nil
 }
 
 func put(tx *bbolt.Tx, it ledger.Item, expect int64, now time.Time) (int64, error) {
@@ -225,7 +242,7 @@ func (s *Store) Transact(ctx context.Context, puts []ledger.PutOp, now time.Time
 				return err
 			}
 		}
-		return nil
+		return s.housekeep(tx, now)
 	})
 }
 
@@ -308,32 +325,35 @@ func (s *Store) ByInstance(ctx context.Context, instanceID string, now time.Time
 }
 
 // Sweep implements ledger.Sweeper.
-func (s *Store) Sweep(ctx context.Context, now time.Time) (int, error) {
-	n := 0
-	err := s.update(ctx, func(tx *bbolt.Tx) error {
-		var dead []ledger.Item
-		c := tx.Bucket(bucketItems).Cursor()
-		for k, v := c.First(); k != nil; k, v = c.Next() {
-			it, err := decode(splitKey(k), v)
-			if err != nil {
-				return err
-			}
-			if it.Expired(now) {
-				dead = append(dead, it)
-			}
-		}
-		for _, it := range dead {
-			if err := drop(tx, it); err != nil {
-				return err
-			}
-		}
-		n = len(dead)
-		return nil
+func (s *Store) Sweep(ctx context.Context, now time.Time) (n int, err error) {
+	err = s.update(ctx, func(tx *bbolt.Tx) error {
+		n, err = sweep(tx, now)
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("sweeping %s: %w", s.path, err)
 	}
 	return n, nil
+}
+
+func sweep(tx *bbolt.Tx, now time.Time) (int, error) {
+	var dead []ledger.Item
+	c := tx.Bucket(bucketItems).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		it, err := decode(splitKey(k), v)
+		if err != nil {
+			return 0, err
+		}
+		if it.Expired(now) {
+			dead = append(dead, it)
+		}
+	}
+	for _, it := range dead {
+		if err := drop(tx, it); err != nil {
+			return 0, err
+		}
+	}
+	return len(dead), nil
 }
 
 // Close implements ledger.Store; it waits for calls under way and lets go of the lock.

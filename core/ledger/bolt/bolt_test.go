@@ -191,3 +191,35 @@ func TestSweepDropsExpiredRecords(t *testing.T) {
 		t.Errorf("%d records left, %v; want 2", len(got), err)
 	}
 }
+
+func TestWritesDropWhatHasExpired(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "ledger.db"))
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	put := func(sort string, at time.Time) {
+		it := ledger.Item{Key: ledger.Key{Partition: "p", Sort: sort}, Expires: at.Add(time.Minute), Data: []byte(`1`)}
+		if err := s.Transact(t.Context(), []ledger.PutOp{{Item: it}}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a", now)
+	put("b", now.Add(59*time.Minute))
+	left := func() int { // a look at what the store still holds, from before it expired
+		got, err := s.Query(t.Context(), "p", "", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(got)
+	}
+	if left() != 2 {
+		t.Errorf("%d records within the hour, want 2", left())
+	}
+	put("c", now.Add(62*time.Minute))
+	if left() != 2 {
+		t.Errorf("%d records after an hour, want a gone and b kept, which expired just now", left())
+	}
+	put("d", now.Add(125*time.Minute))
+	if left() != 1 {
+		t.Errorf("%d records after two hours, want the last one", left())
+	}
+}

@@ -21,6 +21,7 @@ type Store struct {
 	mu     sync.RWMutex // guards all below
 	items  map[ledger.Key]ledger.Item
 	sorted map[string][]string // sort keys by partition, in order
+	swept  time.Time           // of the last sweep, in the time of the writes
 	closed bool
 }
 
@@ -82,7 +83,16 @@ func (s *Store) Put(ctx context.Context, it ledger.Item, expect int64, now time.
 		return 0, fmt.Errorf("putting %v: %w", it.Key, err)
 	}
 	s.write(it, version)
+	s.housekeep(now)
 	return version, nil
+}
+
+// housekeep drops what expired an hour ago, once in an hour.
+func (s *Store) housekeep(now time.Time) {
+	if now.Sub(s.swept) >= time.Hour {
+		s.sweep(now.Add(-ledger.SweepGrace))
+		s.swept = now
+	}
 }
 
 func (s *Store) write(it ledger.Item, version int64) {
@@ -118,6 +128,7 @@ func (s *Store) Transact(ctx context.Context, puts []ledger.PutOp, now time.Time
 	for i, p := range puts {
 		s.write(p.Item, versions[i])
 	}
+	s.housekeep(now)
 	return nil
 }
 
@@ -200,6 +211,10 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (int, error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err
 	}
+	return s.sweep(now), nil
+}
+
+func (s *Store) sweep(now time.Time) int {
 	n := 0
 	for k, it := range s.items {
 		if it.Expired(now) {
@@ -207,7 +222,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (int, error) {
 			n++
 		}
 	}
-	return n, nil
+	return n
 }
 
 // Close implements ledger.Store; later calls answer ledger.ErrUnavailable.
