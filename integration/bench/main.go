@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,7 +46,7 @@ type benchOptions struct {
 	only, workloads, pools, daemons []string
 	shifts                          uint64
 	runs, nodes                     int
-	write                           string
+	write, profile                  string
 }
 
 var parts = []string{"provision", "consolidate", "growth"}
@@ -74,6 +75,7 @@ func parse(args []string, log io.Writer) (*benchOptions, error) {
 	f.IntVar(&o.runs, "runs", 3, "solves of each case; the time is their median")
 	f.IntVar(&o.nodes, "nodes", 2000, "nodes of the clusters to consolidate")
 	f.StringVar(&o.write, "write", "", "document to put the tables into, between its markers")
+	f.StringVar(&o.profile, "profile", "", "folder for a CPU profile of each case")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -98,12 +100,15 @@ func runBench(ctx context.Context, args []string, out, log io.Writer) error {
 		}
 		for _, q := range o.questions(part) {
 			fmt.Fprintf(log, "%s … ", title(&q))
+			if o.profile != "" {
+				q.Profile = filepath.Join(o.profile, strings.NewReplacer(", ", "-", " ", "-", "%", "").Replace(title(&q))+".pprof")
+			}
 			a, err := measure.Apart(ctx, answerVerb, &q)
 			if err != nil {
 				fmt.Fprintln(log)
 				return fmt.Errorf("%s: %w", title(&q), err)
 			}
-			fmt.Fprintf(log, "%.3f s, %d nodes, %.2f USD/h, %.4f x bound\n", a.Seconds(), a.Nodes, a.USD, a.Ratio())
+			fmt.Fprintf(log, "%.3f s (%.3f s CPU), %d nodes, %.2f USD/h, %.4f x bound\n", a.Seconds(), a.CPUSeconds(), a.Nodes, a.USD, a.Ratio())
 			for _, p := range a.Problems {
 				fmt.Fprintln(log, "  !", p)
 			}

@@ -74,7 +74,7 @@ func askKarpenter(ctx context.Context, q *measure.Question) (*measure.Answer, er
 		if err != nil {
 			return nil, err
 		}
-		a.Solve, a.CPU = append(a.Solve, time.Since(began).Seconds()), measure.CPUSeconds()-cpu
+		a.Solve, a.CPU = append(a.Solve, time.Since(began).Seconds()), append(a.CPU, measure.CPUSeconds()-cpu)
 		if i == 0 {
 			a.PeakHeap = heap.Close()
 		}

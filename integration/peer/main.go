@@ -108,7 +108,7 @@ func compare(ctx context.Context, questions []*measure.Question, out, log io.Wri
 				fmt.Fprintf(log, "  ! %s: %s\n", x.who, p)
 			}
 			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%.2f\t%.2f\t%.3f\t%.3f\t%.2f\t%.0f\t\n", q.Workload, q.Pool, q.Shift, x.Pods, x.who, x.Unplaced, x.Nodes, x.USD, x.Bound,
-				x.Ratio(), x.Seconds(), x.CPU, float64(x.PeakHeap)/1e6)
+				x.Ratio(), x.Seconds(), x.CPUSeconds(), float64(x.PeakHeap)/1e6)
 		}
 	}
 	return t.Flush()

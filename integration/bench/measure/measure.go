@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/metrics"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ type Answer struct {
 	USD, Bound     float64
 	Load           float64   // seconds, reading and decoding
 	Solve          []float64 // seconds, from decoded objects to the plan, one for each run
-	CPU            float64   // seconds of processor time of the last of them, 0 where it cannot be known
+	CPU            []float64 // seconds of processor time likewise, garbage collection included; 0 where it cannot be known
 	Allocs, Bytes  uint64    // of one solve
 	PeakHeap       uint64    // bytes, loading and the first solve
 	Problems       []string  // of the plan; none where all is well
@@ -38,12 +39,16 @@ type Answer struct {
 }
 
 // Seconds is the median of the runs.
-func (a *Answer) Seconds() float64 {
-	s := slices.Sorted(slices.Values(a.Solve))
-	if len(s) == 0 {
+func (a *Answer) Seconds() float64 { return median(a.Solve) }
+
+// CPUSeconds is the median of the runs.
+func (a *Answer) CPUSeconds() float64 { return median(a.CPU) }
+
+func median(of []float64) float64 {
+	if len(of) == 0 {
 		return 0
 	}
-	return s[len(s)/2]
+	return slices.Sorted(slices.Values(of))[len(of)/2]
 }
 
 // Ratio is the price in relation to the bound, 0 where there is none.
@@ -84,6 +89,13 @@ func Run(ctx context.Context, q *Question) (*Answer, error) {
 	if q.Repack {
 		unbind(in)
 	}
+	if q.Profile != "" {
+		stop, err := profile(q.Profile)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+	}
 	for i := range max(q.Runs, 1) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -91,7 +103,7 @@ func Run(ctx context.Context, q *Question) (*Answer, error) {
 		if err := solve(ctx, in, cfg); err != nil {
 			return nil, err
 		}
-		a.Solve, a.CPU = append(a.Solve, time.Since(began).Seconds()), CPUSeconds()-cpu
+		a.Solve, a.CPU = append(a.Solve, time.Since(began).Seconds()), append(a.CPU, CPUSeconds()-cpu)
 		runtime.ReadMemStats(&after)
 		a.Allocs, a.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
 		if i == 0 {
@@ -100,6 +112,22 @@ func Run(ctx context.Context, q *Question) (*Answer, error) {
 		runtime.GC()
 	}
 	return a, nil
+}
+
+// profile writes a CPU profile until the answered function is called.
+func profile(path string) (stop func(), err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, nil
 }
 
 // unbind makes all pods of a cluster wait and takes its nodes away.

@@ -31,9 +31,10 @@ type Question struct {
 	Cluster  workload.Cluster
 	Pool     string // manifest of testdata
 	Shift    uint64
-	Daemons  bool // 200m and 512Mi of daemon pods on every node
-	Runs     int  // how often it is solved
-	Repack   bool // of a cluster: what all its pods would cost on new nodes
+	Daemons  bool   // 200m and 512Mi of daemon pods on every node
+	Runs     int    // how often it is solved
+	Repack   bool   // of a cluster: what all its pods would cost on new nodes
+	Profile  string // file for a CPU profile of the solves, or empty
 }
 
 // Manifest is a file of manifests by its name without ending: a pool with its node
