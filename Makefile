@@ -29,11 +29,12 @@ demo: ## The main job in virtual time, on the embedded simulator: pods wait, nod
 	@echo "building (the first time takes a minute or two) ..."
 	@mkdir -p $(BIN)
 	@go build -o $(BIN)/weir ./cmd/weir
-	@$(BIN)/weir simulate run -f integration/demo/seed -f integration/demo/web.yaml -f integration/demo/demo-spot.yaml --scenario integration/demo/scenario.yaml --for 2h
+	@$(BIN)/weir simulate run --scenario integration/demo/scenario.yaml
 
 .PHONY: demo-cluster
-demo-cluster: $(BIN)/devcluster binaries ## The same on a real control plane, with real processes (KUBECONFIG set: on that cluster).
-	@go run ./integration/demo/cluster
+demo-cluster: $(if $(KUBECONFIG),,$(BIN)/devcluster) binaries ## The same on a real control plane, with real processes (KUBECONFIG set: on that cluster; DEMO_FLAGS=--keep: stays).
+	@go build -o $(BIN)/demo-cluster ./integration/demo/cluster
+	@WEIR_BIN=$(BIN) $(BIN)/demo-cluster $(DEMO_FLAGS)
 
 # --- build ------------------------------------------------------------------------
 
