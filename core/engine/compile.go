@@ -294,8 +294,9 @@ func (pr *problem) group(pods []*model.Pod) {
 			continue
 		}
 		buf = appendSpecKey(buf[:0], p)
+		buf = topologyKey(buf, p.Topology) // the places of volumes count also where no pod looks at another
 		if pr.around != nil {
-			buf = append(topologyKey(buf, p.Topology), pr.around.picks(p).key()...)
+			buf = append(buf, pr.around.picks(p).key()...)
 		}
 		s := specs[string(buf)]
 		if s == nil {
