@@ -1,0 +1,14 @@
+// Package weircdk has the parts of Weir's stack as constructs that another CDK app can
+// use one by one: LedgerTable, Interruption, ScalerRole and NodeRole. Stack puts them
+// together for one existing EKS cluster.
+//
+// In: Config, read from CDK context by ReadConfig. Out: CloudFormation resources. The
+// package makes no AWS call and looks nothing up: everything it must know of the
+// cluster is handed to it, so that a template can be made anywhere.
+//
+// What the stack does not do yet is in Gaps; the same list is in the stack's README,
+// and is told at each synthesis. A change that closes a gap removes it there.
+//
+// No statement allows an action "*". One that allows a resource "*" says why, in the
+// metadata of its policy; a test holds both.
+package weircdk

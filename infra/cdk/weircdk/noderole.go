@@ -1,0 +1,45 @@
+package weircdk
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awseks"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// nodePolicies are what a node of EKS needs: to join, to give pods addresses, to pull
+// images, and to be reached by Session Manager instead of SSH.
+var nodePolicies = []string{
+	"AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryPullOnly", "AmazonSSMManagedInstanceCore",
+}
+
+// NodeRole is the role of the machines: one of our own with its access entry, or an
+// existing one, which is taken as it is.
+type NodeRole struct {
+	Arn, Name string
+}
+
+// NewNodeRole makes a role, or takes the existing one of that name. The access entry of
+// an existing role is its owner's: a second one for the same role is refused by EKS.
+func NewNodeRole(scope constructs.Construct, id, cluster, existing string) *NodeRole {
+	c := constructs.NewConstruct(scope, jsii.String(id))
+	if existing != "" {
+		// By its path-less ARN: PassRole is checked against the whole ARN, so that a role with
+		// a path needs the app to be changed.
+		return &NodeRole{Arn: arn("iam", "", *awscdk.Aws_ACCOUNT_ID(), "role/"+existing), Name: existing}
+	}
+	var policies []awsiam.IManagedPolicy
+	for _, name := range nodePolicies {
+		policies = append(policies, awsiam.ManagedPolicy_FromAwsManagedPolicyName(jsii.String(name)))
+	}
+	role := awsiam.NewRole(c, jsii.String("Role"), &awsiam.RoleProps{
+		AssumedBy:       awsiam.NewServicePrincipal(jsii.String("ec2.amazonaws.com"), nil),
+		Description:     jsii.String("Nodes that Weir buys for cluster " + cluster),
+		ManagedPolicies: &policies,
+	})
+	awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
+		ClusterName: jsii.String(cluster), PrincipalArn: role.RoleArn(), Type: jsii.String("EC2_LINUX"),
+	})
+	return &NodeRole{Arn: *role.RoleArn(), Name: *role.RoleName()}
+}
