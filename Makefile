@@ -47,6 +47,7 @@ binaries: ## Builds the programs into .cache/bin.
 .PHONY: generate
 generate: ## Makes everything that is generated: deepcopy, CRDs, protocol, reference pages.
 	go generate ./...
+	$(TOOL) buf generate plugins/proto --template plugins/proto/buf.gen.yaml -o plugins/proto
 
 .PHONY: verify
 verify: ## Generates again and fails on a difference; vets; checks formatting.
@@ -59,7 +60,7 @@ verify: ## Generates again and fails on a difference; vets; checks formatting.
 .PHONY: lint
 lint: ## golangci-lint and buf with a few checks, all meant.
 	$(LINT) run ./...
-	cd plugins/proto && go tool -modfile=$(CURDIR)/tools.mod buf lint
+	$(TOOL) buf lint plugins/proto
 
 # --- the control plane for tests and demos, a module of its own -------------------
 
