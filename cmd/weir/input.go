@@ -15,6 +15,7 @@ import (
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/kube/load"
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/attach"
 )
 
 // inputs are the flags that say what a question is about.
@@ -77,6 +78,7 @@ func (i *inputs) load() (*situation, error) {
 	s.world = in.World(now)
 	s.world.Settings = cfg.PlanningSettings()
 	s.offer(i.zonesOf(cfg))
+	attach.World(s.world)
 	return s, nil
 }
 
@@ -164,7 +166,7 @@ func (s *situation) offer(zones []string) {
 		w.Offerings[name] = s.table.Offerings(class, zones, marketOptions(s.config))
 	}
 	if s.table.Source == "embedded" {
-		s.warnings = append(s.warnings, "prices: embedded on-demand list prices of "+catalogue.Region+" and synthetic spot prices, which are made up; use --catalogue for real ones")
+		s.warnings = append(s.warnings, embeddedPrices)
 	}
 	market := newPriceList(s.table, w.Offerings)
 	elsewhere := map[string]bool{}
