@@ -49,6 +49,16 @@ type (
 	DeletePDB struct{ ID string }
 )
 
+// UpsertVolumeLimits carries how many volumes may be attached to a node, by CSI driver,
+// as its CSINode says; Limits is not nil.
+type (
+	UpsertVolumeLimits struct {
+		Node   string
+		Limits map[string]int64
+	}
+	DeleteVolumeLimits struct{ Node string }
+)
+
 // Offerings replaces what can be bought with a node class.
 type Offerings struct {
 	Class string
@@ -74,3 +84,6 @@ func (UpsertPDB) change()       {}
 func (DeletePDB) change()       {}
 func (Offerings) change()       {}
 func (Synced) change()          {}
+
+func (UpsertVolumeLimits) change() {}
+func (DeleteVolumeLimits) change() {}

@@ -46,6 +46,7 @@ type Mirror struct {
 	offers     map[string]*classOffers
 	closed     map[string]closure   // offering key -> shortage
 	nominated  map[string]time.Time // entry key -> until
+	book       book                 // places for volumes
 
 	entries map[string]*model.Node // joined nodes by entry key, the snapshot's parts
 	dirty   map[string]struct{}    // entry keys to be built anew
@@ -143,6 +144,10 @@ func (m *Mirror) Apply(c Change, now time.Time) {
 	case DeletePDB:
 		delete(m.pdbs, c.ID)
 		m.cache.pdbs = nil
+	case UpsertVolumeLimits:
+		m.setVolumeLimits(c.Node, c.Limits)
+	case DeleteVolumeLimits:
+		m.setVolumeLimits(c.Node, nil)
 	case Offerings:
 		m.setOfferings(c)
 	case Synced:

@@ -28,6 +28,7 @@ func (m *Mirror) upsertPod(p *model.Pod, now time.Time) {
 		old = nil
 	}
 	m.pods[id] = p
+	m.countVolumes(p)
 	if p.Owner.UID != "" {
 		siblings := m.owned[p.Owner.UID]
 		if siblings == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/attach"
 	"github.com/weir-project/weir/core/model/resource"
 )
 
@@ -95,6 +96,7 @@ func (m *Mirror) build(key string) *model.Node {
 			n.Allocatable = estimate(n.Claim.Allocatable, n.Allocatable)
 		}
 		m.price(&n)
+		m.attachable(&n)
 		return &n
 	}
 	c := m.Claim(name)
@@ -113,6 +115,7 @@ func (m *Mirror) build(key string) *model.Node {
 		n.Capacity, n.Allocatable = a.offering.Type.Capacity, a.offering.Type.Allocatable
 	}
 	m.price(n)
+	m.attachable(n)
 	return n
 }
 
@@ -260,7 +263,7 @@ func (m *Mirror) offeringLists(now time.Time) map[string][]*model.Offering {
 			short.Unavailable = fmt.Sprintf("short of capacity until %s: %s", shut.until.UTC().Format(time.RFC3339), shut.why)
 			list[i] = &short
 		}
-		lists[class] = list
+		lists[class] = attach.Offerings(list, m.book.drivers, m.book.known)
 	}
 	m.cache.offerings = lists
 	return lists

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/attach"
 	"github.com/weir-project/weir/core/model/require"
 )
 
@@ -54,7 +55,7 @@ func (c *Controller) probe(plan *model.Plan) bool {
 // suits says whether a pod could run on a node of the pool bought with the offering.
 // It may err on the side of yes: the planner has the last word.
 func suits(pod *model.Pod, p *model.Pool, o *model.Offering) bool {
-	if !pod.Requests.Fits(o.Type.Allocatable) {
+	if !attach.Strip(pod.Requests).Fits(o.Type.Allocatable) {
 		return false
 	}
 	label := func(key string) (string, bool) {

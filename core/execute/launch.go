@@ -14,6 +14,7 @@ import (
 	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/attach"
 	"github.com/weir-project/weir/core/model/require"
 	"github.com/weir-project/weir/core/model/resource"
 )
@@ -233,7 +234,7 @@ func (x *Executor) comingFor(l *launch, pool *model.Pool, n *model.NewNode) *com
 	c := &model.Claim{
 		Name: pool.Name + "-" + hash(l.id, fmt.Sprint(len(l.claims)))[:8], Pool: pool.Name, PoolUID: pool.UID, NodeClass: pool.NodeClass,
 		Labels: labels, Annotations: annotations, Finalizers: []string{model.FinalizerTermination},
-		Taints: pool.Taints, StartupTaints: pool.StartupTaints, Requirements: reqs, Requests: n.Requests.Add(n.Daemons),
+		Taints: pool.Taints, StartupTaints: pool.StartupTaints, Requirements: reqs, Requests: attach.Strip(n.Requests.Add(n.Daemons)),
 		ExpireAfter: pool.ExpireAfter, TerminationGP: pool.TerminationGP, Created: x.now,
 	}
 	return &coming{claim: c, offering: n.Offering, pods: n.Pods, marked: true}
