@@ -1,0 +1,277 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/weir-project/weir/core/api/v1"
+	"github.com/weir-project/weir/core/cloud/sim"
+	"github.com/weir-project/weir/infra/crds"
+	"github.com/weir-project/weir/integration/harness"
+)
+
+// killed is a cluster in which scalers die.
+type killed struct {
+	*harness.ControlPlane
+	ec2    *sim.Client
+	bin    string
+	config string
+}
+
+// scalerConfig has short leases, so that the next scaler need not wait long for the dead one's.
+const scalerConfig = `apiVersion: config.weir.dev/v1alpha1
+kind: ScalerConfiguration
+cluster: e2e
+account: "111122223333"
+region: us-east-1
+zones: [us-east-1a, us-east-1b, us-east-1c]
+cloud: {kind: sim, address: %q}
+ledger: {kind: bolt, path: %q}
+strategyBinary: %q
+leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s}
+metrics: {port: 0}
+health: {port: 0}
+`
+
+// scaler is a running weir-scaler.
+type scaler struct {
+	cmd  *exec.Cmd
+	log  string
+	done chan error
+}
+
+// start runs a scaler, which dies at the failpoint where one is given.
+func (k *killed) start(t *testing.T, failpoint string) *scaler {
+	t.Helper()
+	s := &scaler{log: filepath.Join(t.TempDir(), "scaler.log"), done: make(chan error, 1)}
+	out, err := os.Create(s.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd = exec.Command(filepath.Join(k.bin, "weir-scaler"), "--config", k.config, "--kubeconfig", k.Kubeconfig)
+	s.cmd.Env = append(os.Environ(), "WEIR_FAILPOINT="+failpoint)
+	s.cmd.Stdout, s.cmd.Stderr = out, out
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		s.done <- errors.Join(s.cmd.Wait(), out.Close())
+		close(s.done)
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill() // it has ended, unless the test failed half-way
+		<-s.done
+		if t.Failed() {
+			text, _ := os.ReadFile(s.log)
+			t.Logf("scaler with failpoint %q said:\n%s", failpoint, text)
+		}
+	})
+	return s
+}
+
+// dies waits until the failpoint has struck.
+func (s *scaler) dies(t *testing.T) {
+	t.Helper()
+	select {
+	case <-s.done:
+	case <-time.After(time.Minute):
+		t.Fatal("the failpoint was not reached")
+	}
+	if st, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || st.Signal() != syscall.SIGKILL {
+		t.Fatalf("it ended by itself: %v", s.cmd.ProcessState)
+	}
+}
+
+// stops asks it to end, which it must do cleanly and soon.
+func (s *scaler) stops(t *testing.T) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-s.done:
+		if err != nil {
+			t.Errorf("after SIGTERM: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("still running 20 s after SIGTERM")
+	}
+}
+
+const killPool = `
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: %[1]s}
+spec:
+  template:
+    metadata: {labels: {kill: %[1]s}}
+    spec:
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+        - {key: kubernetes.io/arch, operator: In, values: [amd64]}
+        - {key: karpenter.k8s.aws/instance-family, operator: In, values: [m6i]}
+        - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: ["4"]}
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      expireAfter: Never
+  disruption: {consolidateAfter: Never}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: default}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      terminationGracePeriodSeconds: 2
+      nodeSelector: {kill: %[1]s}
+      containers:
+        - name: c
+          image: public.ecr.aws/eks-distro/kubernetes/pause:3.7
+          resources: {requests: {cpu: "1500m", memory: 1Gi}}
+`
+
+// settled waits until all pods of a pool run and there is one machine for each of its claims.
+func (k *killed) settled(t *testing.T, pool string) {
+	t.Helper()
+	k.WaitPods(t, metav1.NamespaceDefault, "app="+pool, 6, 90*time.Second, harness.PodReady)
+	harness.Eventually(t, "one machine for each claim", 2*time.Minute, func(ctx context.Context) error {
+		return k.accounts(ctx, pool)
+	})
+}
+
+// accounts compares what was bought for a pool with its claims.
+func (k *killed) accounts(ctx context.Context, pool string) error {
+	claims, err := k.Dynamic.Resource(v1.NodeClaims).List(ctx, metav1.ListOptions{LabelSelector: "karpenter.sh/nodepool=" + pool})
+	if err != nil {
+		return err
+	}
+	owner := map[string]string{}
+	for _, c := range claims.Items {
+		status, _ := c.Object["status"].(map[string]any)
+		pid, _ := status["providerID"].(string)
+		if pid == "" {
+			return fmt.Errorf("claim %s has no instance", c.GetName())
+		}
+		owner[pid[strings.LastIndex(pid, "/")+1:]] = c.GetName()
+	}
+	machines, err := k.ec2.Machines(ctx)
+	if err != nil {
+		return err
+	}
+	bought := map[string]string{}
+	for _, m := range machines {
+		if m.Tags["karpenter.sh/nodepool"] != pool {
+			continue
+		}
+		if other := bought[m.Claim]; other != "" {
+			return fmt.Errorf("claim %s bought %s and %s", m.Claim, other, m.ID)
+		}
+		bought[m.Claim] = m.ID
+		if owner[m.ID] == "" && !m.Gone() {
+			return fmt.Errorf("instance %s has no claim", m.ID)
+		}
+		delete(owner, m.ID)
+	}
+	if len(owner) > 0 {
+		return fmt.Errorf("claims without a machine: %v", owner)
+	}
+	return nil
+}
+
+// TestScalerDies kills the scaler at moments where a careless one would lose a machine, or buy it twice.
+func TestScalerDies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some minutes")
+	}
+	c := harness.Cluster(t, harness.NodeMonitorGrace(30*time.Second)) // its own: the scaler looks after all of it
+	c.InstallCRDs(t, crds.FS)
+	bin := programs(t)
+	url, ec2 := startEC2(t, bin, c)
+	k := &killed{ControlPlane: c, ec2: ec2, bin: bin, config: filepath.Join(t.TempDir(), "config.yaml")}
+	text := fmt.Sprintf(scalerConfig, url, filepath.Join(t.TempDir(), "ledger.db"), filepath.Join(bin, "weir-strategy"))
+	if err := os.WriteFile(k.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	class, err := os.ReadFile("../demo/seed/ec2-node-class-default.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t, metav1.NamespaceDefault, string(class))
+
+	for i, at := range []string{
+		"CreateClaim:after", // claims exist, nothing says what to buy
+		"SendLaunch:before", // before the launch call
+		"SendLaunch:after",  // after it and before anything says so
+		"CloseLaunch:after", // after the record
+	} {
+		t.Run("launch/"+at, func(t *testing.T) {
+			pool := fmt.Sprintf("kill-%d", i)
+			s := k.start(t, at)
+			c.Apply(t, metav1.NamespaceDefault, fmt.Sprintf(killPool, pool))
+			s.dies(t)
+			s = k.start(t, "")
+			k.settled(t, pool)
+			s.stops(t)
+		})
+	}
+	for _, at := range []string{
+		"Evict:after",      // in the middle of a drain
+		"Terminate:before", // drained, nothing ended yet
+		"Terminate:after",  // ended, and nobody knows
+	} {
+		t.Run("end/"+at, func(t *testing.T) {
+			pool := "kill-0"
+			claims, err := c.Dynamic.Resource(v1.NodeClaims).List(t.Context(), metav1.ListOptions{LabelSelector: "karpenter.sh/nodepool=" + pool})
+			if err != nil || len(claims.Items) == 0 {
+				t.Fatalf("%d claims (%v)", len(claims.Items), err)
+			}
+			name := claims.Items[0].GetName()
+			s := k.start(t, at)
+			if err := c.Dynamic.Resource(v1.NodeClaims).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			s.dies(t)
+			s = k.start(t, "")
+			harness.Eventually(t, "the claim is gone", 2*time.Minute, func(ctx context.Context) error {
+				if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, name, metav1.GetOptions{}); err == nil {
+					return fmt.Errorf("claim %s is there", name)
+				}
+				return nil
+			})
+			k.settled(t, pool)
+			s.stops(t)
+		})
+	}
+	nodes, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		if !strings.HasPrefix(n.Labels["kill"], "kill-") || hasTaint(n, "karpenter.sh/disrupted") {
+			t.Errorf("node %s was left over or cordoned: labels %v, taints %v", n.Name, n.Labels, n.Spec.Taints)
+		}
+	}
+}
+
+func hasTaint(n corev1.Node, key string) bool {
+	for _, x := range n.Spec.Taints {
+		if x.Key == key {
+			return true
+		}
+	}
+	return false
+}
