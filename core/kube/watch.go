@@ -25,7 +25,8 @@ import (
 
 // Sink takes the changes of a cluster. Changes of one kind come one after the other,
 // those of different kinds at the same time from different goroutines. A sink that
-// blocks holds up the watch of that kind and nothing else.
+// blocks holds up the watch of that kind; one that blocks over a pod with volumes also
+// those of the objects that say where volumes are.
 type Sink func(cluster.Change)
 
 // WatchOptions of a Watcher.
@@ -37,14 +38,15 @@ type WatchOptions struct {
 	Now func() time.Time
 }
 
-// Watcher follows pods, nodes, claims, pools, node classes, daemon sets and budgets,
-// and tells a sink of each change in model form. Pods that ended are not followed: a
+// Watcher follows pods, nodes, claims, pools, node classes, daemon sets, budgets and the
+// objects of storage, and tells a sink of each change in model form. Pods that ended are not followed: a
 // pod that ends is deleted, as far as the sink hears.
 type Watcher struct {
 	sink    Sink
 	opts    WatchOptions
 	kinds   []*kind
 	daemons daemons
+	storage storage
 	intern  intern
 
 	mu     sync.Mutex
@@ -73,6 +75,7 @@ func NewWatcher(c *Clients, sink Sink, opts WatchOptions) *Watcher {
 	}
 	w := &Watcher{sink: sink, opts: opts, broken: map[string]time.Time{}}
 	w.daemons.init()
+	w.storage.init(&w.intern)
 	w.intern.init()
 	core := c.Core.CoreV1().RESTClient()
 	w.kinds = []*kind{
@@ -92,6 +95,7 @@ func NewWatcher(c *Clients, sink Sink, opts WatchOptions) *Watcher {
 		{name: "PodDisruptionBudget", client: c.Core.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", example: &policyv1.PodDisruptionBudget{}, upsert: upsertPDB,
 			gone: func(ns, name string) cluster.Change { return cluster.DeletePDB{ID: ns + "/" + name} }},
 	}
+	w.kinds = append(w.kinds, storageKinds(c)...)
 	for _, k := range w.kinds {
 		_, k.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 			ListerWatcher: w.listWatch(k), ObjectType: k.example, Transform: w.transform(k),
@@ -230,7 +234,7 @@ func (h handler) OnDelete(obj any) {
 	}
 	if e, ok := obj.(*entry); ok {
 		h.w.daemons.forget(h.k, e)
-		h.w.sink(h.k.gone(e.namespace, e.name))
+		h.send(h.k.gone(e.namespace, e.name))
 	}
 }
 
@@ -242,14 +246,28 @@ func (h handler) tell(obj any) {
 	}
 	switch c := e.change.(type) {
 	case nil: // what cannot be read must not be planned with
-		h.w.sink(h.k.gone(e.namespace, e.name))
+		h.send(h.k.gone(e.namespace, e.name))
 	case cluster.UpsertDaemonSet:
 		h.w.daemons.set(c.DaemonSet, h.w.sink)
 	case cluster.UpsertPod:
-		h.w.sink(c)
+		h.send(c)
 		if c.Pod.Daemon() {
 			h.w.daemons.pod(c.Pod, h.w.sink)
 		}
+	default:
+		h.send(c)
+	}
+}
+
+// send tells the sink of a change, or keeps what other changes depend on.
+func (h handler) send(c cluster.Change) {
+	switch c := c.(type) {
+	case stored:
+		h.w.storage.set(c, h.w.sink)
+	case mounted:
+		h.w.storage.pod(c, h.w.sink)
+	case cluster.DeletePod:
+		h.w.storage.forget(c, h.w.sink)
 	default:
 		h.w.sink(c)
 	}
@@ -291,13 +309,18 @@ func upsertPDB(obj any) (cluster.Change, error) {
 // pods is shared.
 func (w *Watcher) upsertPod(obj any) (cluster.Change, error) {
 	p := obj.(*corev1.Pod)
-	m, err := convert.Pod(p)
+	shape, err := convert.ShapeOf(p)
 	if err != nil {
 		return nil, err
 	}
+	m := shape.Pod(p)
 	m.Annotations = keepAnnotations(m.Annotations)
 	w.intern.pod(m)
-	return cluster.UpsertPod{Pod: m}, nil
+	change := cluster.UpsertPod{Pod: m}
+	if len(shape.Volumes) > 0 {
+		return mounted{change, shape.Volumes}, nil
+	}
+	return change, nil
 }
 
 func keepAnnotations(in map[string]string) map[string]string {

@@ -45,12 +45,17 @@ func Pod(p *corev1.Pod) (*model.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.Pod(p), nil
+}
+
+// Pod is a pod of this shape.
+func (s *Shape) Pod(p *corev1.Pod) *model.Pod {
 	m := &model.Pod{}
 	s.Apply(m)
 	Metadata(&p.ObjectMeta, m)
 	s.Around(m)
 	Status(&p.Status, m)
-	return m, nil
+	return m
 }
 
 // ShapeOf reads spec and owner of a pod, and what its status says about resources

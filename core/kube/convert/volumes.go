@@ -35,6 +35,14 @@ type PodVolume struct {
 	Class     *string // storage class of a claim that is to be made; nil = the default one
 }
 
+// ClaimName is the claim of the volume in a pod of that name; empty = it has none.
+func (v PodVolume) ClaimName(pod string) string {
+	if v.Claim == "" && v.Ephemeral {
+		return pod + "-" + v.Name
+	}
+	return v.Claim
+}
+
 // podVolumes lists the volumes of a spec that storage decides about.
 func podVolumes(spec *corev1.PodSpec) []PodVolume {
 	var out []PodVolume
@@ -288,12 +296,9 @@ type answer struct {
 
 // look finds a volume of a pod.
 func (s *Volumes) look(p *model.Pod, v PodVolume) answer {
-	if v.Claim == "" && !v.Ephemeral {
-		return answer{driver: attach.EBS}
-	}
-	a := answer{claim: v.Claim}
+	a := answer{claim: v.ClaimName(p.Name)}
 	if a.claim == "" {
-		a.claim = p.Name + "-" + v.Name
+		return answer{driver: attach.EBS}
 	}
 	c := s.claims[claimID{p.Namespace, a.claim}]
 	if c == nil && v.Made {
