@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/attach"
 	"github.com/weir-project/weir/core/model/require"
 	"github.com/weir-project/weir/core/model/resource"
 )
@@ -40,7 +41,11 @@ func (s *sim) schedule() {
 	slices.SortStableFunc(waiting, func(a, b *model.Pod) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), cmp.Compare(a.ID(), b.ID()))
 	})
-	rooms := s.rooms()
+	var drivers []string // of volumes that some pod waits with
+	for _, p := range waiting {
+		drivers, _ = attach.AddDrivers(drivers, p.Requests)
+	}
+	rooms := s.rooms(drivers)
 	hopeless := map[string]bool{} // workloads whose pods fit nowhere in this pass
 	for _, p := range waiting {
 		work := workloadOf(p)
@@ -69,13 +74,15 @@ type room struct {
 	same map[string]int // pods by workload
 }
 
-func (s *sim) rooms() []room {
+// rooms is what is left of each node; nodes offer places for the volumes of the given
+// drivers.
+func (s *sim) rooms(drivers []string) []room {
 	var out []room
 	for _, n := range s.api.nodes.all() {
 		if n.Cordoned {
 			continue
 		}
-		r := room{node: n, free: n.Allocatable, same: map[string]int{}}
+		r := room{node: n, free: attach.Allocatable(n, drivers, nil), same: map[string]int{}}
 		for _, p := range s.api.bound(n.Name).all() {
 			if !p.Terminal {
 				r.free = r.free.Sub(p.Requests)

@@ -397,10 +397,9 @@ func (s *sim) apply(in *Input) error {
 		s.api.recount(c.Namespace)
 	}
 	for _, n := range in.Nodes {
-		c := *n
-		c.UID = cmp.Or(c.UID, s.api.uid())
-		s.byNode[c.Name] = &kubelet{alive: true, joined: true, machine: ec2.Machine{NodeName: c.Name}}
-		s.api.putNode(&c)
+		if err := s.adopt(n); err != nil {
+			return err
+		}
 	}
 	for _, p := range in.Pods {
 		c := *p

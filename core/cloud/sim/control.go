@@ -96,6 +96,26 @@ func (e *EC2) AddForeign(instanceType, zone string, tags map[string]string) (str
 	return e.start(now, cloud.Launch{CapacityType: model.OnDemand, Tags: tags}, "", o), nil
 }
 
+// Adopt takes in a machine that was bought before and runs: Instance with its tags,
+// Claim, NodeName, Capacity and Allocatable are the caller's. Its price is that of the
+// catalogue; known is false where nothing of that kind is sold, and it costs nothing then.
+func (e *EC2) Adopt(m Machine) (known bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.advance()
+	if m.ID == "" || e.machines[m.ID] != nil {
+		return false, fmt.Errorf("instance %q: expected an id that is not taken", m.ID)
+	}
+	m.State, m.RunningAt = Running, now
+	x := &machine{Machine: m, key: m.Type + "/" + m.Zone + "/" + m.CapacityType, offset: len(e.order)}
+	if o := e.sold(m.Tags[model.LabelNodeClass])[x.key]; o != nil {
+		x.USDPerHour, known = o.USDPerHour, true
+	}
+	e.machines[m.ID] = x
+	e.order = append(e.order, x)
+	return known, nil
+}
+
 func (e *EC2) living(id string) (*machine, error) {
 	m := e.machines[id]
 	if m == nil {

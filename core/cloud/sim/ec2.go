@@ -236,7 +236,7 @@ func (e *EC2) Render(ctx context.Context, l cloud.Launch) ([]byte, error) {
 	tags[model.LabelPool] = l.Pool
 	tags[model.LabelNodeClass] = l.NodeClass
 	tags["kubernetes.io/cluster/"+e.cfg.Cluster] = "owned"
-	tags[tagCluster] = e.cfg.Cluster
+	tags[TagCluster] = e.cfg.Cluster
 	tags[cloud.TagLaunch] = l.ID
 	l.Tags = tags
 	raw, err := json.Marshal(l)
@@ -246,7 +246,8 @@ func (e *EC2) Render(ctx context.Context, l cloud.Launch) ([]byte, error) {
 	return raw, e.lost(OpRender)
 }
 
-const tagCluster = "eks:eks-cluster-name"
+// TagCluster is the tag with the name of the cluster; List asks for it.
+const TagCluster = "eks:eks-cluster-name"
 
 // Launch buys the instances of a rendered request, as many of them as there is capacity for.
 func (e *EC2) Launch(ctx context.Context, token string, request []byte) (cloud.Answer, error) {
@@ -505,7 +506,7 @@ func (e *EC2) List(ctx context.Context) ([]cloud.Instance, error) {
 	var out []cloud.Instance
 	for _, m := range e.order {
 		_, pool := m.Tags[model.LabelPool]
-		if pool && m.Tags[tagCluster] == e.cfg.Cluster && m.State != Terminated && e.visible(now, m) {
+		if pool && m.Tags[TagCluster] == e.cfg.Cluster && m.State != Terminated && e.visible(now, m) {
 			out = append(out, m.copy().Instance)
 		}
 	}
