@@ -126,19 +126,16 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	story := &story{o: o, k: k, ec2: sim.Dial(url), out: out, scaler: scaler, start: time.Now()}
-	if err := story.play(ctx); err != nil {
-		return err
-	}
-	if o.keep {
+	failed := story.play(ctx)
+	if o.keep && failed == nil {
 		out.title("Everything stays until you interrupt it (Ctrl-C)")
 		<-ctx.Done()
-		ctx = context.WithoutCancel(ctx)
 	}
 	if foreign {
 		out.title("Removing what the demo has made in this cluster; the definitions stay")
-		return k.remove(ctx, o.limit)
+		failed = errors.Join(failed, k.remove(context.WithoutCancel(ctx), o.limit))
 	}
-	return nil
+	return failed
 }
 
 func scalerArgs(dir, kubeconfig, url, strategy string) []string {

@@ -204,7 +204,13 @@ func (s *story) interrupt(ctx context.Context) error {
 	}
 	s.out.say("drained", fmt.Sprintf("%s carries no pod any more, %s before the deadline; never fewer than %d of 20 replicas were healthy",
 		victim.NodeName, time.Until(deadline).Round(time.Second), least))
-	return s.running(ctx, "web", 20)
+	return until(ctx, s.o.limit, "the drained machine to be given back", func(ctx context.Context) (string, error) {
+		list, err := s.machines(ctx, spotPool)
+		if err != nil || !slices.ContainsFunc(list, func(m sim.Machine) bool { return m.ID == victim.ID }) {
+			return "", err
+		}
+		return victim.ID + " still runs", nil
+	})
 }
 
 func left(pods []corev1.Pod, b *policyv1.PodDisruptionBudget, node string) string {
