@@ -25,7 +25,7 @@ func (s *sim) wakeScheduler() {
 }
 
 // schedule binds waiting pods as kube-scheduler would: highest priority and oldest
-// first, by taints, node affinity and resources, to the node that is least
+// first, by taints, node affinity, resources and what welcome says, to the node that is least
 // allocated and has the fewest pods of the same workload. What fits nowhere is
 // marked Unschedulable.
 func (s *sim) schedule() {
@@ -47,6 +47,7 @@ func (s *sim) schedule() {
 	}
 	rooms := s.rooms(drivers)
 	hopeless := map[string]bool{} // workloads whose pods fit nowhere in this pass
+	bound, again := false, false
 	for _, p := range waiting {
 		work := workloadOf(p)
 		best := -1
@@ -54,7 +55,11 @@ func (s *sim) schedule() {
 			best = pick(rooms, p, work)
 		}
 		if best < 0 {
-			hopeless[work] = true
+			if p.Topology.None() {
+				hopeless[work] = true
+			} else {
+				again = true // who was bound after it may have made room
+			}
 			if !p.Unschedulable {
 				s.api.editPod(p.ID(), func(p *model.Pod) { p.Unschedulable = true })
 			}
@@ -63,7 +68,12 @@ func (s *sim) schedule() {
 		r := &rooms[best]
 		r.free = r.free.Sub(p.Requests)
 		r.same[work]++
+		r.pods = append(r.pods, p)
+		bound = true
 		s.api.editPod(p.ID(), func(p *model.Pod) { p.NodeName, p.Unschedulable = r.node.Name, false })
+	}
+	if bound && again {
+		s.wakeScheduler()
 	}
 }
 
@@ -72,6 +82,7 @@ type room struct {
 	node *model.Node
 	free resource.Vector
 	same map[string]int // pods by workload
+	pods []*model.Pod
 }
 
 // rooms is what is left of each node; nodes offer places for the volumes of the given
@@ -87,6 +98,7 @@ func (s *sim) rooms(drivers []string) []room {
 			if !p.Terminal {
 				r.free = r.free.Sub(p.Requests)
 				r.same[workloadOf(p)]++
+				r.pods = append(r.pods, p)
 			}
 		}
 		out = append(out, r)
@@ -99,7 +111,7 @@ func pick(rooms []room, p *model.Pod, work string) int {
 	best, top := -1, 0.0
 	for i := range rooms {
 		r := &rooms[i]
-		if _, kept := p.Untolerated(r.node.Taints); kept || !p.Requests.Fits(r.free) || !termsSatisfied(p, r.node) {
+		if _, kept := p.Untolerated(r.node.Taints); kept || !p.Requests.Fits(r.free) || !termsSatisfied(p, r.node) || !welcome(rooms, i, p) {
 			continue
 		}
 		left := r.free.Sub(p.Requests)
