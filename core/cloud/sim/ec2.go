@@ -514,7 +514,8 @@ func (e *EC2) List(ctx context.Context) ([]cloud.Instance, error) {
 }
 
 // Offerings is what the catalogue sells to the class. EC2 tells nobody its
-// capacity: an offering that is short looks like any other until it is asked for.
+// capacity: an offering that is short looks like any other until it is asked for. The
+// list is shared and must not be changed; it stays the same as long as the class does.
 func (e *EC2) Offerings(ctx context.Context, class *model.NodeClass) ([]*model.Offering, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -522,7 +523,7 @@ func (e *EC2) Offerings(ctx context.Context, class *model.NodeClass) ([]*model.O
 	if err := e.begin(ctx, OpOfferings); err != nil {
 		return nil, err
 	}
-	return slices.Clone(e.open(class).list), e.lost(OpOfferings)
+	return e.open(class).list, e.lost(OpOfferings)
 }
 
 func (m *machine) copy() Machine {
