@@ -95,7 +95,7 @@ func (l *loop) run(ctx context.Context) {
 		}
 		wait := 5 * time.Second // the gauges' pace, and a proof of life
 		if at := l.c.NextWake(); !at.IsZero() {
-			wait = min(wait, max(at.Sub(time.Now()), time.Millisecond))
+			wait = min(wait, max(time.Until(at), time.Millisecond))
 		}
 		timer.Reset(wait)
 	}

@@ -214,12 +214,6 @@ func (x *Executor) Decide(d ledger.Decision, now time.Time) {
 	x.remember(ledger.DecisionKey(x.cfg.Cluster, now, id), d, ledger.Meta{Expires: now.Add(ledger.DecisionTTL)})
 }
 
-// busy says whether an effect of the key is in flight.
-func (x *Executor) busy(key string) bool {
-	_, busy := x.inflight[key]
-	return busy
-}
-
 func (x *Executor) wake(at time.Time) {
 	if x.next.IsZero() || at.Before(x.next) {
 		x.next = at

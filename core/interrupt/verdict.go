@@ -1,6 +1,7 @@
 package interrupt
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -124,7 +125,8 @@ func (d *Decider) Message(m event.Message) []Verdict {
 	p, err := event.Parse(m.Body, received)
 	if err != nil {
 		v := Verdict{EventID: id, Type: event.Unknown, Action: DeadLetter, Reason: err.Error(), Message: m.ID}
-		if e, ok := err.(*event.Error); ok {
+		var e *event.Error
+		if errors.As(err, &e) {
 			v.Type, v.Reason = e.Type, e.Reason
 		}
 		return []Verdict{v}

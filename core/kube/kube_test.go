@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -156,7 +157,7 @@ func TestPortErrors(t *testing.T) {
 	} {
 		got := portError("do", tt.err)
 		for _, e := range []error{execute.ErrNotFound, execute.ErrConflict, execute.ErrInvalid} {
-			if is := strings.Contains(got.Error(), e.Error()); is != (tt.want == e) {
+			if is := strings.Contains(got.Error(), e.Error()); is != errors.Is(tt.want, e) {
 				t.Errorf("%v: is %v: %t", tt.err, e, is)
 			}
 		}

@@ -2,6 +2,7 @@ package metric_test
 
 import (
 	"flag"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -125,7 +126,7 @@ func TestEveryVectorIsSet(t *testing.T) {
 		}
 	}
 	rec := httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, want := range []string{
 		`karpenter_nodeclaims_created_total{min_values_relaxed="false",nodepool="default",reason="provisioned"} 1`,
 		`karpenter_nodes_termination_duration_seconds{nodepool="default",quantile="0.99"} 3`,
@@ -184,7 +185,7 @@ karpenter_pods_state{arch="",capacity_type="spot",instance_type="m5.large",manag
 		t.Error(err)
 	}
 	rec := httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, want := range []string{
 		`nodepool="default",resource_type="cpu"} 4`, `karpenter_cluster_utilization_percent{resource_type="cpu"} 82.9`,
 		`resource_type="cpu",zone="us-east-1a"} 1.93`, `resource_type="cpu",zone="us-east-1a"} 0.1`, `resource_type="cpu",zone="us-east-1a"} 1.5`,
@@ -197,7 +198,7 @@ karpenter_pods_state{arch="",capacity_type="spot",instance_type="m5.large",manag
 	small.Nodes = small.Nodes[:1]
 	m.SetWorld(small)
 	rec = httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), "karpenter_cluster_state_node_count 1") {
 		t.Error("the gauges still show the world before")
 	}
@@ -211,7 +212,7 @@ func TestClusterGaugesOff(t *testing.T) {
 	}
 	m.SetWorld(world())
 	rec := httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	body := rec.Body.String()
 	if strings.Contains(body, "karpenter_pods_state") || strings.Contains(body, "karpenter_nodes_allocatable") {
 		t.Error("gauges of pods or nodes although they are off")

@@ -3,6 +3,7 @@ package simulate
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"io"
 	"os"
 	"regexp"
@@ -37,7 +38,7 @@ func TestPageStandsAlone(t *testing.T) {
 		dec := xml.NewDecoder(strings.NewReader(svg))
 		for {
 			tok, err := dec.Token()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

@@ -40,14 +40,14 @@ func (s *sim) followCloud() {
 		}
 		id := e.Detail["instance-id"]
 		m, _ := s.cloud.Machine(id)
-		switch {
-		case e.Detail["state"] == ec2.Pending:
+		switch e.Detail["state"] {
+		case ec2.Pending:
 			s.machineBought(m)
-		case e.Detail["state"] == ec2.Running:
+		case ec2.Running:
 			s.machineRuns(m)
-		case e.Detail["state"] == ec2.ShuttingDown:
+		case ec2.ShuttingDown:
 			s.machineEnds(m)
-		case e.Detail["state"] == ec2.Terminated:
+		case ec2.Terminated:
 			s.note(happening{Happening: Happening{Kind: "instance", Subject: m.ID, Text: "terminated"}, node: m.NodeName})
 		default:
 			s.warned(e.DetailType, m)

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,7 +26,7 @@ func privateCopy(src io.ReadSeeker) (*image, error) {
 		return nil, err
 	}
 	fd, err := unix.MemfdCreate("weir-strategy", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if err == unix.EINVAL { // before Linux 6.3 there is no MFD_EXEC and every such file can be executed
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 there is no MFD_EXEC and every such file can be executed
 		fd, err = unix.MemfdCreate("weir-strategy", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {

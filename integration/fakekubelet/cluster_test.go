@@ -171,7 +171,7 @@ func TestNodeThatNeverJoins(t *testing.T) {
 	harness.Consistently(t, "no node", time.Second, func(ctx context.Context) error {
 		_, err := b.Client.CoreV1().Nodes().Get(ctx, n.Name(), metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("want not found, got %v", err)
+			return fmt.Errorf("want not found, got %w", err)
 		}
 		return nil
 	})
@@ -292,7 +292,7 @@ func TestDeletedNodeObjectIsNotMadeAgain(t *testing.T) {
 	}
 	harness.Consistently(t, "no node", 1500*time.Millisecond, func(ctx context.Context) error {
 		if _, err := b.Client.CoreV1().Nodes().Get(ctx, n.Name(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("want not found, got %v", err)
+			return fmt.Errorf("want not found, got %w", err)
 		}
 		return nil
 	})

@@ -104,7 +104,7 @@ func (p *process) awaitReady(lines <-chan string) error {
 				return nil
 			}
 		}
-		return errors.Join(fmt.Errorf("devcluster said %q, want READY kubeconfig=...", line), p.stop())
+		return errors.Join(fmt.Errorf("devcluster said %q, want READY and kubeconfig=", line), p.stop())
 	case <-time.After(startLimit):
 		return errors.Join(fmt.Errorf("devcluster is not ready after %v\n%s", startLimit, p.stderr), p.stop())
 	}

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,8 +54,8 @@ func TestConformanceOfProcesses(t *testing.T) {
 		want   string
 	}{{nil, 2, "usage"}, {[]string{"cheapest"}, 2, "want one of cost-optimal, first-fit, savings"}, {[]string{"savings"}, 1, "not meant to be executed directly"}} {
 		out, err := exec.Command(path, c.args...).CombinedOutput()
-		exit, ok := err.(*exec.ExitError)
-		if !ok || exit.ExitCode() != c.status || !strings.Contains(string(out), c.want) {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != c.status || !strings.Contains(string(out), c.want) {
 			t.Errorf("weir-strategy %q by hand: %v, %s; want status %d and %q", c.args, err, out, c.status, c.want)
 		}
 	}

@@ -5,6 +5,7 @@ package live
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -102,7 +103,8 @@ func (s Source) bytes() ([]byte, error) {
 }
 
 func reason(err error) string {
-	if p, ok := err.(*os.PathError); ok {
+	var p *os.PathError
+	if errors.As(err, &p) {
 		return p.Err.Error()
 	}
 	return err.Error()
