@@ -52,7 +52,7 @@ func Plan(w *model.World, _ *model.Prices, score Score, opts Options) *model.Pla
 	sort.SliceStable(blocked, func(i, j int) bool { return blocked[i].Node < blocked[j].Node })
 	plan.Blocked = blocked
 	if opts.Bound {
-		plan.LowerBoundUSDPerHour = engine.Bound(w, running(w))
+		plan.LowerBoundUSDPerHour = bound(w)
 	}
 	return plan
 }
@@ -169,20 +169,30 @@ func sequence(cands []*Candidate, by ranking) string {
 	return string(b)
 }
 
-// running is the pods for which nodes of ours are kept.
-func running(w *model.World) []*model.Pod {
-	var out []*model.Pod
+// bound is a price that the pods on our nodes cannot go below, were all of it bought
+// anew. What pods ask of each other is left out: it can only raise the price, and the
+// pods that run now must not stand in their own way.
+func bound(w *model.World) float64 {
+	var pods []*model.Pod
 	for _, n := range w.Nodes {
 		if !n.Managed() {
 			continue
 		}
 		for _, p := range n.Pods {
-			if p.Reschedulable() {
-				out = append(out, p)
+			if !p.Reschedulable() {
+				continue
 			}
+			if p.Topology != nil {
+				alone := *p
+				alone.Topology = nil
+				p = &alone
+			}
+			pods = append(pods, p)
 		}
 	}
-	return out
+	bare := *w
+	bare.Nodes, bare.Pods = nil, nil
+	return engine.Bound(&bare, pods)
 }
 
 // movable takes out candidates with a pod that cannot move whatever room there is.

@@ -170,3 +170,33 @@ func TestEndStatesAreLegal(t *testing.T) {
 		}
 	})
 }
+
+// The bound is of a fresh start: pods that keep each other apart now do not raise it.
+func TestBoundForgetsWhoIsWhere(t *testing.T) {
+	t.Parallel()
+	bound := func(topology *model.Topology) float64 {
+		w := world(node("n1", "m5.large", pod("p1", 700, app("w", topology))), node("n2", "m5.large", pod("p2", 700, app("w", topology))))
+		return disrupt.Plan(w, nil, nil, disrupt.Options{Waves: true, Bound: true}).LowerBoundUSDPerHour
+	}
+	free, apart := bound(nil), bound(apart(model.LabelHostname, "w"))
+	if free <= 0 || free > 0.096 || apart != free {
+		t.Errorf("bound %v without and %v with anti-affinity, want the same, at most the price of one m5.large", free, apart)
+	}
+}
+
+func TestEvictionCost(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		priority int32
+		cost     string
+		want     float64
+	}{{0, "", 1}, {1 << 25, "", 2}, {-1 << 25, "", 0}, {0, "134217728", 2}, {0, "-2147483648", -10}, {2000001000, "", 10}, {0, "much", 1}} {
+		p := &model.Pod{Priority: c.priority, Annotations: map[string]string{}}
+		if c.cost != "" {
+			p.Annotations[model.AnnotationPodDeletionCost] = c.cost
+		}
+		if got := disrupt.EvictionCost(p); got != c.want {
+			t.Errorf("priority %d, deletion cost %q: %v, want %v", c.priority, c.cost, got, c.want)
+		}
+	}
+}

@@ -71,7 +71,7 @@ func node(name, instanceType string, opts ...func(*model.Node)) func(*model.Worl
 func pod(name string, milli int64, opts ...func(*model.Pod)) func(*model.Node) {
 	return func(n *model.Node) {
 		p := &model.Pod{Namespace: "x", Name: name, UID: name, NodeName: n.Name, Requests: resource.New(milli, 0, 1, 0), Ready: true, Labels: map[string]string{"app": name},
-			Annotations: map[string]string{}, Owner: model.Owner{Kind: "ReplicaSet", Name: name}}
+			Annotations: map[string]string{}, Owner: model.Owner{Kind: "ReplicaSet", Name: name}, Terms: []require.Set{{}}}
 		for _, o := range opts {
 			o(p)
 		}
