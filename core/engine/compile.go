@@ -566,9 +566,8 @@ func (pr *problem) eligible(s *spec, p *pool) eligibility {
 	if p.why != nil {
 		return eligibility{reason: p.why}
 	}
-	types := p.class.countTypes(p.base)
 	if t, bad := s.pod.Untolerated(p.Taints); bad {
-		return eligibility{reason: &model.Reason{Pool: p.Name, Filter: model.FilterTaints, TypesLeft: types, Message: fmt.Sprintf("does not tolerate taint %s", t)}}
+		return eligibility{reason: &model.Reason{Pool: p.Name, Filter: model.FilterTaints, TypesLeft: p.class.countTypes(p.base), Message: fmt.Sprintf("does not tolerate taint %s", t)}}
 	}
 	var out eligibility
 	for _, term := range s.terms {
@@ -611,11 +610,11 @@ func (p *pool) termBits(term require.Set) (bits bitset, missing string) {
 		if !ofOffering(r.Key) {
 			continue
 		}
-		before := p.class.countTypes(bits)
-		bits.and(p.class.satisfying(r))
-		if bits.empty() {
-			return bits, fmt.Sprintf("asks for %s, which none of the %d instance types left has", r, before)
+		want := p.class.satisfying(r)
+		if !intersects(bits, want) {
+			return newBits(len(p.class.offerings)), fmt.Sprintf("asks for %s, which none of the %d instance types left has", r, p.class.countTypes(bits))
 		}
+		bits.and(want)
 	}
 	return bits, ""
 }

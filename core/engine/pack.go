@@ -7,10 +7,13 @@ import (
 	"slices"
 )
 
-// Effort of one packing, in groups looked at. It bounds the time, not the
-// legality: when it is used up, the best plan so far stands.
+// Effort of one packing, in groups looked at: so much for each unit to be placed, up
+// to a limit. It bounds the time, not the legality: when it is used up, the best plan
+// so far stands.
 const (
+	roundsPerUnit   = int64(1_500)
 	effortOfRounds  = int64(8_000_000)
+	improvePerUnit  = int64(500)
 	effortOfImprove = int64(5_000_000)
 	maxRounds       = 6
 )
@@ -226,12 +229,13 @@ func better(a, b []column, leftA, leftB []int64) bool {
 // still there. In the end the least efficient nodes are packed again together.
 func (p *packer) pack(value []float64, left []int64) []column {
 	start := slices.Clone(left)
+	units := sum(left)
 	best, work := p.greedy(value, left, p.newCaps())
 	bestLeft := slices.Clone(left)
 	if !p.large {
 		v := slices.Clone(value)
 		cols := best
-		for round := 1; round < maxRounds && work*int64(round+1) < effortOfRounds; round++ {
+		for round := 1; round < maxRounds && work*int64(round+1) < min(effortOfRounds, roundsPerUnit*units); round++ {
 			p.revalue(v, value, cols)
 			try := slices.Clone(start)
 			var w int64
@@ -241,7 +245,7 @@ func (p *packer) pack(value []float64, left []int64) []column {
 				best, bestLeft = cols, try
 			}
 		}
-		best = p.improve(best, bestLeft, value)
+		best = p.improve(best, bestLeft, value, min(effortOfImprove, improvePerUnit*units))
 	}
 	copy(left, bestLeft)
 	return best
@@ -274,12 +278,12 @@ func (p *packer) revalue(v, value []float64, cols []column) {
 
 // improve takes the least efficient nodes apart and packs their pods again, as long
 // as that saves money. Each try looks at a larger share of the nodes.
-func (p *packer) improve(cols []column, left []int64, value []float64) []column {
+func (p *packer) improve(cols []column, left []int64, value []float64, effort int64) []column {
 	if len(p.limitedPools()) > 0 {
 		return cols // what a limit still allows depends on all nodes together
 	}
 	var spent int64
-	for share := 0.02; share < 0.5 && spent < effortOfImprove; share *= 1.6 {
+	for share := 0.02; share < 0.5 && spent < effort; share *= 1.6 {
 		slices.SortStableFunc(cols, func(a, b column) int { return cmp.Compare(a.valueAt(value), b.valueAt(value)) })
 		total, taken, k := cost(cols), 0.0, 0
 		again := slices.Clone(left)
