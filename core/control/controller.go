@@ -58,6 +58,7 @@ type Stats struct {
 	Waiting, Unmet   int // pods that wait, and those of them that the last plan could not place
 	Frozen           string
 	LastPlanDuration time.Duration
+	Notices          map[string]int64 // answered notices, by kind/action
 	Rejected         map[string]int64 // commands that did not hold when they were validated, by reason
 }
 
@@ -111,7 +112,7 @@ func (c *Controller) reset() {
 	c.fetched, c.pools = map[string]fetch{}, map[string]poolWritten{}
 	c.poolsAt, c.beatAt = time.Time{}, time.Time{}
 	if c.Stats.Rejected == nil {
-		c.Stats.Rejected = map[string]int64{}
+		c.Stats.Rejected, c.Stats.Notices = map[string]int64{}, map[string]int64{}
 	}
 }
 
@@ -138,6 +139,9 @@ func (c *Controller) Step(now time.Time, in ...Input) []execute.Effect {
 	c.next = time.Time{}
 	for _, i := range in {
 		c.input(i)
+	}
+	if err := c.x.Fenced; c.leading && err != nil {
+		c.leading, c.why = false, err.Error()
 	}
 	if !c.leading || !c.m.Synced() {
 		c.last, c.promise = now, c.next
@@ -210,7 +214,7 @@ func (c *Controller) result(r execute.Result) {
 		}
 	case execute.ReadNotices:
 		if r.Err == nil {
-			c.readNotices(r.Value.([]ledger.Notice))
+			c.readNotices(r.Value.(execute.Noticed))
 		}
 	case execute.PatchPool:
 		if r.Err != nil {

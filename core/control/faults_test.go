@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -510,3 +511,114 @@ func TestHashOfAnotherVersionRollsNothing(t *testing.T) {
 }
 
 var _ executetest.Stepper = (*stepper)(nil)
+
+// Two that believe to lead: the one with the earlier epoch opens nothing any more.
+func TestAnEarlierLeaderIsFencedOff(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, pool("default", model.OnDemand))
+	v := watch(t, s)
+	w := web(1)
+	s.Workloads = append(s.Workloads, w)
+	mustRun(t, s, 1, 3*time.Minute)
+	bought := len(s.EC2.Machines())
+	if _, err := ledger.Save(t.Context(), s.Ledger, ledger.FenceKey("test"), ledger.Fence{Epoch: 99}, ledger.Meta{}, ledger.Any, s.Now()); err != nil {
+		t.Fatal(err)
+	}
+	w.Replicas = 4
+	s.Run(time.Minute)
+	if n := len(s.EC2.Machines()); n != bought {
+		t.Errorf("%d machines were bought by a leader of the past", n-bought)
+	}
+	if leads, why := s.current.c.Leading(); leads || !strings.Contains(why, "epoch") {
+		t.Errorf("it still leads: %t, %q", leads, why)
+	}
+	v.check()
+}
+
+// What a pool wants done about a rebalance recommendation, and what other kinds do.
+func TestOtherNotices(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		kind      model.NoticeKind
+		rebalance string
+		state     string
+		after     time.Duration
+		cordoned  bool // while it lives on
+		gone      bool
+	}{
+		{kind: model.NoticeRebalance, after: 3 * time.Minute},
+		{kind: model.NoticeRebalance, rebalance: "cordon", after: 20 * time.Minute, cordoned: true},
+		{kind: model.NoticeRebalance, rebalance: "cordon", after: 33 * time.Minute},
+		{kind: model.NoticeRebalance, rebalance: "replace-then-drain", after: 3 * time.Minute, gone: true},
+		{kind: model.NoticeScheduled, state: "upcoming", after: 3 * time.Minute, gone: true},
+		{kind: model.NoticeScheduled, state: "closed", after: 3 * time.Minute},
+		{kind: model.NoticeStopped, after: 3 * time.Minute, gone: true},
+		{kind: model.NoticeTerminated, after: 3 * time.Minute, gone: true},
+		{kind: model.NoticeStatus, after: 3 * time.Minute, gone: true},
+	} {
+		t.Run(fmt.Sprintf("%s-%s%s-%s", tt.kind, tt.rebalance, tt.state, tt.after), func(t *testing.T) {
+			t.Parallel()
+			p := pool("spot", model.Spot)
+			p.ConsolidateAfter = model.Never
+			if tt.rebalance != "" {
+				p.Annotations = map[string]string{model.AnnotationRebalance: tt.rebalance}
+			}
+			s := newScene(t, nil, p)
+			v := watch(t, s)
+			s.Workloads = append(s.Workloads, web(2))
+			mustRun(t, s, 2, 3*time.Minute)
+			c := s.claim(t)
+			n := model.Notice{EventID: "e-1", Kind: tt.kind, InstanceID: model.InstanceID(c.ProviderID), Time: s.Now(), State: tt.state, Action: "stopping"}
+			if tt.kind == model.NoticeScheduled {
+				at := s.Now().Add(48 * time.Hour)
+				n.Deadline, n.EventARN = &at, "arn:x"
+			}
+			if tt.kind == model.NoticeTerminated {
+				if err := s.EC2.Fail(n.InstanceID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.current.in = append(s.current.in, control.Notice{Notice: n}, control.Notice{Notice: n}) // twice: once is enough
+			s.Run(tt.after)
+			now := s.API.Claims[c.Name]
+			if gone := now == nil; gone != tt.gone {
+				t.Errorf("gone %t, expected %t: %+v", gone, tt.gone, now)
+			}
+			if now != nil {
+				cordoned := false
+				for _, x := range s.API.Nodes[c.NodeName].Taints {
+					cordoned = cordoned || x.Key == model.TaintDisrupted
+				}
+				if cordoned != tt.cordoned {
+					t.Errorf("cordoned %t, expected %t", cordoned, tt.cordoned)
+				}
+			}
+			if n := s.Running("web"); n != 2 {
+				t.Errorf("%d of 2 pods run", n)
+			}
+			v.check()
+		})
+	}
+}
+
+// A warning that came before anybody knew whose the instance is.
+func TestUnownedNoticeFindsItsOwner(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, pool("spot", model.Spot))
+	s.Workloads = append(s.Workloads, web(1))
+	mustRun(t, s, 1, 3*time.Minute)
+	c := s.claim(t)
+	at := s.Now().Add(2 * time.Minute)
+	n := model.Notice{EventID: "e-1", Kind: model.NoticeSpot, InstanceID: model.InstanceID(c.ProviderID), Time: s.Now(), Deadline: &at}
+	if _, _, err := ledger.PutNotice(t.Context(), s.Ledger, ledger.Unowned, ledger.NoticeOf(n, s.Now()), s.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Until(2*time.Minute, func() bool { return s.API.Claims[c.Name] == nil }) {
+		t.Error("nobody acted on it")
+	}
+	mustRun(t, s, 1, 2*time.Minute)
+	s.Run(5 * time.Second)
+	if list, err := ledger.Notices(t.Context(), s.Ledger, "test", s.Now()); err != nil || len(list) != 1 || list[0].State != ledger.NoticeDone {
+		t.Errorf("recorded under our name: %+v (%v)", list, err)
+	}
+}

@@ -16,12 +16,14 @@ const (
 	watchLag   = 30 * time.Second // watches that far behind;
 	clockJump  = time.Minute      // a clock that jumps by more
 	freezeTail = 10 * time.Minute // and until so long after it is over
+	freezeLook = time.Second      // between two counts of the nodes
 )
 
 // freeze remembers the last reason.
 type freeze struct {
-	until time.Time
-	why   string
+	until  time.Time
+	why    string
+	looked time.Time // when the nodes were last counted
 }
 
 func (f *freeze) hit(why string, now time.Time) {
@@ -32,8 +34,11 @@ func (f *freeze) hit(why string, now time.Time) {
 func (c *Controller) frozen() string {
 	if c.lag >= watchLag {
 		c.freeze.hit(fmt.Sprintf("watches are behind by %s", c.lag.Round(time.Second)), c.now)
-	} else if why := massFailure(c.m.World(c.now).Nodes); why != "" {
-		c.freeze.hit(why, c.now)
+	} else if c.now.Sub(c.freeze.looked) >= freezeLook || c.now.Before(c.freeze.looked) {
+		c.freeze.looked = c.now
+		if why := massFailure(c.m.World(c.now).Nodes); why != "" {
+			c.freeze.hit(why, c.now)
+		}
 	}
 	if c.now.Before(c.freeze.until) {
 		c.wake(c.freeze.until)

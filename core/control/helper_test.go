@@ -61,6 +61,7 @@ type stepper struct {
 	epoch int64
 	led   bool
 	in    []control.Input // further inputs of the next step
+	spins []time.Time     // steps that nothing came of and that want to be called again at once
 }
 
 func (s *stepper) Step(now time.Time, changes []cluster.Change, results []execute.Result) []execute.Effect {
@@ -75,7 +76,11 @@ func (s *stepper) Step(now time.Time, changes []cluster.Change, results []execut
 		in, s.led = append(in, control.Leading{Epoch: s.epoch}), true
 	}
 	in, s.in = append(in, s.in...), nil
-	return s.c.Step(now, in...)
+	out := s.c.Step(now, in...)
+	if at := s.c.NextWake(); len(out) == 0 && len(in) == 0 && !at.IsZero() && !at.After(now) {
+		s.spins = append(s.spins, now)
+	}
+	return out
 }
 
 func (s *stepper) NextWake() time.Time { return s.c.NextWake() }
@@ -148,6 +153,9 @@ func (v *invariants) look(now time.Time) {
 // check is called at the end.
 func (v *invariants) check() {
 	v.t.Helper()
+	if n := len(v.s.current.spins); n > 0 {
+		v.t.Errorf("%d steps had nothing to do and wanted to be called again at once, the first at %s", n, v.s.current.spins[0])
+	}
 	if v.longest > 2*time.Minute {
 		v.t.Errorf("an instance had no claim for %s", v.longest)
 	}

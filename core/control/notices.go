@@ -57,12 +57,17 @@ func (c *Controller) take(n model.Notice) *notice {
 }
 
 // readNotices takes in what the Lambda has stored.
-func (c *Controller) readNotices(stored []ledger.Notice) {
-	for _, s := range stored {
-		if s.State == ledger.NoticeDone {
-			continue
+func (c *Controller) readNotices(stored execute.Noticed) {
+	for _, s := range stored.Ours {
+		if s.State != ledger.NoticeDone {
+			c.take(s.Model()).recorded = true
 		}
-		c.take(s.Model()).recorded = true
+	}
+	for _, s := range stored.Unowned {
+		// Only of instances that turned out to be ours; it is recorded under our name then.
+		if s.State != ledger.NoticeDone && c.m.ClaimByInstance(s.Instance) != nil {
+			c.take(s.Model())
+		}
 	}
 }
 
@@ -183,6 +188,7 @@ func (c *Controller) finish(n *notice, claim *model.Claim) {
 	for _, node := range c.m.NodeObjects(claim.ProviderID) {
 		c.x.Event(model.Event{Object: model.ObjectRef{Kind: "Node", Name: node.Name, UID: node.UID}, Warning: true, Reason: reasonOf(n.Kind), Message: message}, c.now)
 	}
+	c.Stats.Notices[string(n.Kind)+"/"+string(n.action)]++
 	c.x.Do("notice/"+n.InstanceID+"/"+string(n.Kind)+"/done", execute.AdvanceNotice{Cluster: c.cfg.Cluster, Instance: n.InstanceID,
 		NoticeKind: n.Kind, State: ledger.NoticeDone, Action: string(n.action)}, c.now)
 }
@@ -208,6 +214,8 @@ func reasonOf(k model.NoticeKind) string {
 		return "InstanceTerminated"
 	case model.NoticeReservation:
 		return "CapacityReservationInterrupted"
+	case model.NoticeLifecycle:
+		return "InstanceLifecycleEnding"
 	}
 	return "InstanceUnhealthy"
 }

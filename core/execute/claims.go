@@ -314,8 +314,7 @@ func (x *Executor) migrateHash(c *model.Claim, p *model.Pool, r *claim.Result) {
 // drain takes drain steps on the nodes of a claim.
 func (x *Executor) drain(t *track, c *model.Claim, nodes []*model.Node) {
 	if !x.remembered(ledger.ClaimKey(x.cfg.Cluster, c.UID)) {
-		t.awaitsLedger = true // intent before act
-		x.wake(x.now)
+		t.awaitsLedger = true // intent before act; the answer of the write brings us back
 		return
 	}
 	t.awaitsLedger = false
@@ -431,7 +430,6 @@ func (x *Executor) evicted(p *model.Pod, name string, r Result, forced bool) {
 func (x *Executor) terminate(t *track, c *model.Claim) {
 	if !x.remembered(ledger.ClaimKey(x.cfg.Cluster, c.UID)) {
 		t.awaitsLedger = true
-		x.wake(x.now)
 		return
 	}
 	t.awaitsLedger = false

@@ -100,10 +100,13 @@ type Opened struct {
 // Reading back what is known, and writing it down.
 type (
 	// Recover reads everything a fresh leader needs. Value: Recovered.
-	Recover struct{ Cluster, Account, Region string }
+	Recover struct {
+		Cluster, Account, Region string
+		Epoch                    int64 // earlier leaders are fenced off
+	}
 	// Sweep reads claims, instances and their memory for garbage collection. Value: Swept.
 	Sweep struct{ Cluster string }
-	// ReadNotices reads the notices that the Lambda has stored. Value: []ledger.Notice.
+	// ReadNotices reads the notices that the Lambda has stored. Value: Noticed.
 	ReadNotices struct{ Cluster string }
 	// Write stores items without looking at their versions. No value.
 	Write struct{ Items []ledger.Item }
@@ -131,6 +134,12 @@ type Shortage struct {
 	Message      string
 	Interruption bool // reported by a spot interruption, not by a launch
 	Bought       bool // the opposite: it was bought, so that it is not short any more
+}
+
+// Noticed is the value of ReadNotices.
+type Noticed struct {
+	Ours    []ledger.Notice
+	Unowned []ledger.Notice // of instances whose owner nobody knew when they came
 }
 
 // Recovered is the value of Recover.

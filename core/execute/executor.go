@@ -97,6 +97,7 @@ type Executor struct {
 	sweepNow  bool
 	youngAt   time.Time   // when an instance without a claim is old enough to be looked at
 	ended     []time.Time // garbage collections of the brake's window
+	Fenced    error       // a later leader is at work: nothing may be done any more
 	GCStopped string      // why garbage collection stands still until a person releases it
 	GCSince   time.Time   // since when
 
@@ -135,6 +136,7 @@ func (x *Executor) Reset(epoch int64) {
 	x.epoch = epoch
 	x.inflight, x.retry = map[string]Effect{}, map[string]retry{}
 	x.eventsAt, x.buckets = map[string]time.Time{}, map[string]*bucket{}
+	x.Fenced = nil
 	x.recovered, x.reclaim = false, map[string]ledger.ClaimState{}
 	x.launches, x.launchOf = nil, map[string]*launch{}
 	x.tracks, x.commands = map[string]*track{}, nil
@@ -161,7 +163,7 @@ func (x *Executor) Busy() int { return len(x.inflight) }
 func (x *Executor) Step(now time.Time) []Effect {
 	x.now, x.next = now, time.Time{}
 	if !x.recovered {
-		x.do("recover", Recover{Cluster: x.cfg.Cluster, Account: x.cfg.Account, Region: x.cfg.Region})
+		x.do("recover", Recover{Cluster: x.cfg.Cluster, Account: x.cfg.Account, Region: x.cfg.Region, Epoch: x.epoch})
 		return x.take()
 	}
 	for _, l := range slices.Clone(x.launches) {
@@ -269,8 +271,11 @@ func (x *Executor) ledgerSeen(r Result) {
 func (x *Executor) dispatch(r Result) {
 	switch d := r.Effect.Do.(type) {
 	case Recover:
-		if r.Err == nil {
+		switch {
+		case r.Err == nil:
 			x.recover(r.Value.(Recovered))
+		case errors.Is(r.Err, ErrFenced):
+			x.Fenced = r.Err
 		}
 	case CreateClaim:
 		x.createdClaim(d, r)

@@ -417,6 +417,8 @@ func (x *Executor) openedLaunch(d OpenLaunch, r Result) {
 			x.remember(ledger.LaunchKey(x.cfg.Cluster, l.id), rec, ledger.Meta{})
 		}
 		delete(x.retry, l.key())
+	case errors.Is(r.Err, ErrFenced):
+		x.Fenced = r.Err
 	default:
 		x.tell(l, "LaunchFailed", r.Err.Error())
 	}

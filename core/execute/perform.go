@@ -62,7 +62,7 @@ func perform(ctx context.Context, p Ports, do Do) (any, error) {
 	case Sweep:
 		return value(sweep(ctx, p, d))
 	case ReadNotices:
-		return value(ledger.Notices(ctx, p.Ledger, d.Cluster, p.Now()))
+		return value(readNotices(ctx, p, d.Cluster))
 	case RecordNotice:
 		n, _, err := ledger.PutNotice(ctx, p.Ledger, d.Cluster, ledger.NoticeOf(d.Notice, p.Now()), p.Now())
 		return n, err
@@ -90,16 +90,49 @@ func openLaunch(ctx context.Context, p Ports, d OpenLaunch) (any, error) {
 	}
 	rec := d.Record
 	rec.Request = request
-	key := ledger.LaunchKey(d.Launch.Tags[TagCluster], rec.ID)
-	version, err := ledger.Save(ctx, p.Ledger, key, rec, ledger.Meta{}, d.Expect, p.Now())
-	if errors.Is(err, ledger.ErrConflict) {
+	cluster := d.Launch.Tags[TagCluster]
+	key := ledger.LaunchKey(cluster, rec.ID)
+	for range fenceTries {
+		version, err := fencedPut(ctx, p, key, ledger.FenceKey(cluster), rec, d.Expect)
+		if !errors.Is(err, ledger.ErrConflict) || errors.Is(err, ErrFenced) {
+			return Opened{Request: request, Version: version}, err
+		}
 		// The write may have been made with its answer lost: then the record is ours, to the word.
 		old, v, ok, lerr := ledger.Load[ledger.Launch](ctx, p.Ledger, key, p.Now())
 		if lerr == nil && ok && old.Token == rec.Token && old.Epoch == rec.Epoch && old.State == rec.State {
 			return Opened{Request: old.Request, Version: v}, nil
 		}
+		if lerr == nil && v != d.Expect {
+			return Opened{Request: request}, err
+		}
 	}
-	return Opened{Request: request, Version: version}, err
+	return Opened{Request: request}, fmt.Errorf("opening launch %s: %w (%d times in a row)", rec.ID, ledger.ErrConflict, fenceTries)
+}
+
+// fenceTries is how often a launch is opened again when another launch was opened at
+// the same moment.
+const fenceTries = 10
+
+// fencedPut writes a launch record together with the cluster's fence, in one
+// transaction: a leader whose epoch is over can open nothing, however late its call comes.
+func fencedPut(ctx context.Context, p Ports, key, fenceKey ledger.Key, rec ledger.Launch, expect int64) (int64, error) {
+	fence, version, _, err := ledger.Load[ledger.Fence](ctx, p.Ledger, fenceKey, p.Now())
+	if err != nil {
+		return 0, err
+	}
+	if fence.Epoch > rec.Epoch {
+		return 0, fmt.Errorf("epoch %d, now %d: %w", rec.Epoch, fence.Epoch, ErrFenced)
+	}
+	item, err := ledger.Encode(key, rec, ledger.Meta{})
+	if err != nil {
+		return 0, err
+	}
+	mark, err := ledger.Encode(fenceKey, ledger.Fence{Epoch: rec.Epoch, Launch: rec.ID}, ledger.Meta{})
+	if err != nil {
+		return 0, err
+	}
+	err = p.Ledger.Transact(ctx, []ledger.PutOp{{Item: item, Expect: expect}, {Item: mark, Expect: version}}, p.Now())
+	return expect + 1, err
 }
 
 func findLaunch(ctx context.Context, p Ports, id string) ([]cloud.Instance, error) {
@@ -128,12 +161,23 @@ func closeLaunch(ctx context.Context, p Ports, d CloseLaunch) (int64, error) {
 // not keep it from working: objects and tags are enough to be safe.
 func recoverAll(ctx context.Context, p Ports, d Recover) (Recovered, error) {
 	var r Recovered
+	// The fence comes first: what an earlier leader opens after this is refused, what it
+	// opened before is read below.
+	if err := raiseFence(ctx, p, d); err != nil {
+		if errors.Is(err, ErrFenced) {
+			return r, err
+		}
+		r.LedgerErr = err
+	}
 	var err error
 	if r.Instances, err = p.Cloud.List(ctx); err != nil {
 		return r, fmt.Errorf("listing instances: %w", err)
 	}
 	if r.Claims, err = p.Kube.ListClaims(ctx); err != nil {
 		return r, fmt.Errorf("listing claims: %w", err)
+	}
+	if r.LedgerErr != nil {
+		return r, nil
 	}
 	r.LedgerErr = func() error {
 		items, err := p.Ledger.Query(ctx, ledger.LaunchKey(d.Cluster, "").Partition, "", p.Now())
@@ -158,6 +202,18 @@ func recoverAll(ctx context.Context, p Ports, d Recover) (Recovered, error) {
 		return err
 	}()
 	return r, nil
+}
+
+func raiseFence(ctx context.Context, p Ports, d Recover) error {
+	f, err := ledger.Update(ctx, p.Ledger, ledger.FenceKey(d.Cluster), p.Now(), func(f ledger.Fence, _ bool) (ledger.Fence, ledger.Meta, bool) {
+		write := f.Epoch < d.Epoch
+		f.Epoch = max(f.Epoch, d.Epoch)
+		return f, ledger.Meta{}, write
+	})
+	if err == nil && f.Epoch > d.Epoch {
+		return fmt.Errorf("epoch %d, now %d: %w", d.Epoch, f.Epoch, ErrFenced)
+	}
+	return err
 }
 
 // sweep reads instances first and claims after them: whatever has been bought by
@@ -211,6 +267,18 @@ func sweep(ctx context.Context, p Ports, d Sweep) (Swept, error) {
 		return nil
 	}()
 	return s, nil
+}
+
+// readNotices reads the cluster's notices and those whose owner nobody knew: an
+// instance may be warned about before its claim knows it.
+func readNotices(ctx context.Context, p Ports, cluster string) (Noticed, error) {
+	var n Noticed
+	var err error
+	if n.Ours, err = ledger.Notices(ctx, p.Ledger, cluster, p.Now()); err != nil {
+		return n, err
+	}
+	n.Unowned, err = ledger.Notices(ctx, p.Ledger, ledger.Unowned, p.Now())
+	return n, err
 }
 
 func write(ctx context.Context, p Ports, d Write) error {

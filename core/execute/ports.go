@@ -17,6 +17,7 @@ var (
 	ErrBlocked      = errors.New("eviction refused by a PodDisruptionBudget")                   // 429
 	ErrMultiplePDBs = errors.New("eviction does not support more than one PodDisruptionBudget") // 500
 	ErrInvalid      = errors.New("object refused by the API server")
+	ErrFenced       = errors.New("a leader with a later epoch has taken over")
 )
 
 // What is written to objects are nouns of the model, since claim and drain make them too.

@@ -92,6 +92,13 @@ type LaunchClaim struct {
 	USDPerHour float64 `json:"usdPerHour,omitempty"`
 }
 
+// Fence keeps leaders apart: whoever leads with an earlier epoch than it says may
+// open no launch any more. Partition "<cluster>/fence", sort "leader".
+type Fence struct {
+	Epoch  int64  `json:"epoch"`
+	Launch string `json:"launch,omitempty"` // id of the launch opened last
+}
+
 // ClaimState is the memory of one claim. Partition "<cluster>/claim", sort = uid, Instance set once known.
 type ClaimState struct {
 	Name       string    `json:"name"`

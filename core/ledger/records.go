@@ -35,6 +35,9 @@ const (
 // LaunchKey names a Launch.
 func LaunchKey(cluster, id string) Key { return Key{cluster + "/launch", id} }
 
+// FenceKey names the Fence of a cluster.
+func FenceKey(cluster string) Key { return Key{cluster + "/fence", "leader"} }
+
 // ClaimKey names a ClaimState.
 func ClaimKey(cluster, uid string) Key { return Key{cluster + "/claim", uid} }
 
