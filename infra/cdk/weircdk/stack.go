@@ -14,7 +14,7 @@ type Gap struct{ ID, Text string }
 // Gaps lists what is missing. The README has the same list; a test compares them.
 func Gaps() []Gap {
 	return []Gap{
-		{"chart", "The Helm charts are not installed: install infra/chart-crds and infra/chart yourself. Without the chart's cluster role the functions may do nothing in the cluster."},
+		{"chart", "The Helm charts are not installed: install infra/chart-crds and infra/chart yourself. Without the chart's interruption.enabled=true the functions may do nothing in the cluster."},
 		{"image", "No image is pushed: there is no ECR repository, and the layout of make image is no asset of the stack."},
 		{"ledger", "Nothing reads or writes the table yet: the functions and the scaler have no DynamoDB ledger. The rights on it are given already."},
 		{"memory", "Without a ledger the functions remember nothing: no shortage is marked, no scaler's heartbeat is asked for, the sweep is switched off, and an event that cannot be read is only in the log."},
