@@ -42,7 +42,8 @@ type filler struct {
 
 	specOf []int32 // by group
 	free   []int64 // scratch
-	taken  []item  // scratch
+	taken  []item  // scratch of the filling under way
+	first  []item  // scratch: the filling before that
 	used   []int32 // scratch of balanced, by group: pods taken; zero outside
 	near   *neighbours
 }
@@ -77,10 +78,11 @@ func (f *filler) best(o *option) column {
 		f.near.reset(o.pool.daemonTokens)
 	}
 	b := f.balanced(o)
-	if b.value > a.value {
-		return b
+	if b.value <= a.value {
+		b = a
 	}
-	return a
+	b.items = slices.Clone(b.items) // the fillings share the filler's memory
+	return b
 }
 
 func (f *filler) room(free []int64, size []int64, want int64) int64 {
@@ -105,7 +107,8 @@ func (f *filler) take(g int32, n int64) {
 }
 
 func (f *filler) finish(o *option, custom int) column {
-	c := column{opt: o, items: slices.Clone(f.taken), custom: custom}
+	c := column{opt: o, items: f.taken, custom: custom}
+	f.taken, f.first = f.first, f.taken
 	for _, it := range c.items {
 		c.value += float64(it.n) * f.value[it.group]
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -66,13 +67,14 @@ func (pr *problem) rightsOf(p *pool, groups []*group) rights {
 }
 
 func (p *pool) fitsSome(b bitset, g *group) bool {
-	found := false
-	b.each(func(i int) {
-		if !found {
-			found = p.holds(i, g.size)
+	for wi, w := range b {
+		for ; w != 0; w &= w - 1 {
+			if p.holds(wi<<6+bits.TrailingZeros64(w), g.size) {
+				return true
+			}
 		}
-	})
-	return found
+	}
+	return false
 }
 
 // options lists what may be bought from the given pools for the given groups,

@@ -12,9 +12,9 @@ import (
 // so far stands.
 const (
 	roundsPerUnit   = int64(1_500)
-	effortOfRounds  = int64(8_000_000)
+	effortOfRounds  = int64(8_000_000) // and a fifth of roundsPerUnit beyond
 	improvePerUnit  = int64(500)
-	effortOfImprove = int64(5_000_000)
+	effortOfImprove = int64(5_000_000) // and a fifth of improvePerUnit beyond
 	maxRounds       = 6
 )
 
@@ -235,7 +235,7 @@ func (p *packer) pack(value []float64, left []int64) []column {
 	if !p.large {
 		v := slices.Clone(value)
 		cols := best
-		for round := 1; round < maxRounds && work*int64(round+1) < min(effortOfRounds, roundsPerUnit*units); round++ {
+		for round := 1; round < maxRounds && work*int64(round+1) < min(effortOfRounds+roundsPerUnit*units/5, roundsPerUnit*units); round++ {
 			p.revalue(v, value, cols)
 			try := slices.Clone(start)
 			var w int64
@@ -245,7 +245,7 @@ func (p *packer) pack(value []float64, left []int64) []column {
 				best, bestLeft = cols, try
 			}
 		}
-		best = p.improve(best, bestLeft, value, min(effortOfImprove, improvePerUnit*units))
+		best = p.improve(best, bestLeft, value, min(effortOfImprove+improvePerUnit*units/5, improvePerUnit*units))
 	}
 	copy(left, bestLeft)
 	return best
