@@ -85,6 +85,7 @@ func (l *loop) run(ctx context.Context) {
 		}
 		now := time.Now()
 		in := l.box.take()
+		l.watch.inputs(l.c, in, now)
 		effects := l.c.Step(now, in...)
 		l.alive.Store(now.UnixNano())
 		l.synced.Store(l.c.Mirror().Synced())

@@ -2,12 +2,15 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/weir-project/weir/core/cloud"
+	"github.com/weir-project/weir/core/cluster"
 	"github.com/weir-project/weir/core/control"
+	"github.com/weir-project/weir/core/disrupt"
 	"github.com/weir-project/weir/core/execute"
 	"github.com/weir-project/weir/core/metric"
 	"github.com/weir-project/weir/core/model"
@@ -16,10 +19,12 @@ import (
 
 // observer turns what happens into log lines and metrics.
 type observer struct {
-	m      *metric.Metrics
-	log    *zap.Logger
-	frozen string
-	counts execute.Counters // as last exported
+	m        *metric.Metrics
+	log      *zap.Logger
+	frozen   string
+	counts   execute.Counters // as last exported
+	answered map[string]int64 // notices, as last exported
+	decided  time.Time        // instant of the last world that was planned for
 }
 
 // told are the effects that are worth a line of their own; the others are for debugging.
@@ -106,6 +111,7 @@ func (o *observer) calls(r execute.Result, took time.Duration) {
 		name := "provisioner"
 		if d.For == model.PlanDisrupt {
 			name = "disruption"
+			o.m.DisruptionEvaluation.WithLabelValues("", "").Observe(took.Seconds())
 		}
 		o.m.Scheduling.WithLabelValues(name).Observe(took.Seconds())
 		o.m.PlanDuration.WithLabelValues(string(d.For)).Observe(took.Seconds())
@@ -127,18 +133,138 @@ func evictionCode(err error) string {
 }
 
 func cutOffering(key string) (typ, zone, capacity string, ok bool) {
-	parts := [3]string{}
-	n := 0
-	for _, r := range key {
-		if r == '/' {
-			if n++; n > 2 {
-				return "", "", "", false
-			}
-			continue
-		}
-		parts[n] += string(r)
+	parts := strings.Split(key, "/")
+	if len(parts) != 3 {
+		return "", "", "", false
 	}
-	return parts[0], parts[1], parts[2], n == 2
+	return parts[0], parts[1], parts[2], true
+}
+
+// inputs is called by the loop before the controller takes them in: what is about to
+// change can still be seen as it was.
+func (o *observer) inputs(c *control.Controller, in []control.Input, now time.Time) {
+	m := c.Mirror()
+	for _, i := range in {
+		switch i := i.(type) {
+		case cluster.DeleteClaim:
+			o.claimGone(m.Claim(i.Name), now)
+		case cluster.UpsertClaim:
+			old := m.Claim(i.Claim.Name)
+			if old != nil && !old.Is(model.CondDrained) && i.Claim.Is(model.CondDrained) {
+				o.m.NodesDrained.WithLabelValues(i.Claim.Pool).Inc()
+			}
+		case cluster.UpsertNode:
+			if m.Synced() && m.NodeObject(i.Node.Name) == nil && i.Node.Pool() != "" {
+				o.m.NodesCreated.WithLabelValues(i.Node.Pool(), i.Node.Zone()).Inc()
+			}
+		case cluster.DeleteNode:
+			o.nodeGone(m.NodeObject(i.Name), now)
+		case cluster.UpsertPod:
+			if old := m.Pod(i.Pod.ID()); m.Synced() && old != nil && old.UID == i.Pod.UID {
+				if old.NodeName == "" && i.Pod.NodeName != "" {
+					o.m.PodsBound.WithLabelValues().Observe(now.Sub(i.Pod.Created).Seconds())
+				}
+				if !old.Ready && i.Pod.Ready && i.Pod.RestartCount == 0 {
+					o.m.PodsStartup.WithLabelValues().Observe(now.Sub(i.Pod.Created).Seconds())
+				}
+			}
+		case execute.Result:
+			o.acted(m, i, now)
+		}
+	}
+}
+
+func (o *observer) claimGone(c *model.Claim, now time.Time) {
+	if c == nil || c.Deleting == nil {
+		return
+	}
+	o.m.ClaimsTerminated.WithLabelValues(c.Pool, c.Labels[model.LabelCapacityType], c.Labels[model.LabelZone]).Inc()
+	o.m.ClaimTermination.WithLabelValues(c.Pool).Observe(now.Sub(*c.Deleting).Seconds())
+	if t := c.Condition(model.CondInstanceTerminating); t.Status == "True" {
+		o.m.InstanceTermination.WithLabelValues(c.Pool).Observe(now.Sub(t.Since).Seconds())
+	}
+}
+
+func (o *observer) nodeGone(n *model.Node, now time.Time) {
+	if n == nil || n.Pool() == "" {
+		return
+	}
+	o.m.NodesTerminated.WithLabelValues(n.Pool(), n.Zone()).Inc()
+	o.m.NodeLifetime.WithLabelValues(n.Pool()).Observe(now.Sub(n.Created).Seconds())
+	if n.Deleting != nil {
+		o.m.NodeTermination.WithLabelValues(n.Pool()).Observe(now.Sub(*n.Deleting).Seconds())
+	}
+}
+
+// acted counts what effects did to claims and pods.
+func (o *observer) acted(m *cluster.Mirror, r execute.Result, now time.Time) {
+	if r.Err != nil {
+		return
+	}
+	switch d := r.Effect.Do.(type) {
+	case execute.DeleteClaim:
+		c := m.Claim(d.Name)
+		if c == nil || c.Deleting != nil {
+			return
+		}
+		pods := 0
+		for _, n := range m.NodeObjects(c.ProviderID) {
+			for _, p := range m.PodsOn(n.Name) {
+				if p.Reschedulable() {
+					pods++
+				}
+			}
+		}
+		labels := []string{d.Reason, c.Pool, c.Labels[model.LabelCapacityType], policyOf(m.Pool(c.Pool), d.Reason), modeOf(c)}
+		o.m.ClaimsDisrupted.WithLabelValues(labels...).Inc()
+		o.m.PodsDisruptionInitiated.WithLabelValues(labels...).Add(float64(pods))
+	case execute.Evict:
+		reason := "Forceful Termination"
+		if c := m.Claim(d.Claim); c != nil && c.Condition(model.CondDisruptionReason).Status == "True" {
+			reason = c.Condition(model.CondDisruptionReason).Reason
+		}
+		o.m.PodsDrained.WithLabelValues(reason).Inc()
+	case execute.SendLaunch:
+		if a, ok := r.Value.(cloud.Answer); ok {
+			for _, i := range a.Instances {
+				o.m.Launches.WithLabelValues(i.Tags[execute.TagPool], i.CapacityType).Inc()
+			}
+		}
+	case execute.Plan:
+		if d.For == model.PlanProvision {
+			for _, p := range d.World.Pods {
+				if at, ok := m.WaitingSince(p.UID); ok && p.NodeName == "" && !at.Before(o.decided) {
+					o.m.PodsDecision.WithLabelValues().Observe(now.Sub(at).Seconds())
+				}
+			}
+			o.decided = d.World.Now
+		}
+	}
+}
+
+// policyOf is the consolidation policy of the pool in the words of the metric, for
+// disruptions that a policy asked for.
+func policyOf(p *model.Pool, reason string) string {
+	if p == nil || reason != "empty" && reason != "underutilized" {
+		return ""
+	}
+	switch p.Policy {
+	case model.WhenEmpty:
+		return "when_empty"
+	case model.WhenEmptyOrUnderutilized:
+		return "when_empty_or_underutilized"
+	}
+	return strings.ToLower(string(p.Policy))
+}
+
+func modeOf(c *model.Claim) string {
+	switch {
+	case c.TerminationGP == nil:
+		return "graceful"
+	case *c.TerminationGP > 0:
+		return "eventual"
+	}
+	return "forceful"
 }
 
 // plan is called by the loop.
@@ -199,7 +325,30 @@ func (o *observer) gauges(c *control.Controller, now time.Time) {
 	if d := n.Adopted - o.counts.Adopted; d > 0 {
 		o.m.GarbageCollected.WithLabelValues("adopted").Add(float64(d))
 	}
+	if o.answered == nil {
+		o.answered = map[string]int64{}
+	}
+	for key, n := range c.Stats.Notices {
+		if d := n - o.answered[key]; d > 0 {
+			kind, action, _ := strings.Cut(key, "/")
+			o.m.Notices.WithLabelValues(kind, action).Add(float64(d))
+		}
+		o.answered[key] = n
+	}
+	o.budgets(c.Mirror().World(now), now)
 	o.counts = execute.Counters{Collected: n.Collected, Adopted: n.Adopted}
+}
+
+// budgets tells what the pools' budgets allow, before what is disrupted already.
+func (o *observer) budgets(w *model.World, now time.Time) {
+	o.m.AllowedDisruptions.Reset()
+	for _, p := range w.Pools {
+		total, _ := disrupt.Disrupting(w, p.Name, nil)
+		for _, reason := range []model.DisruptionReason{model.Empty, model.Underutilized, model.Drifted} {
+			n := disrupt.Allowed(p, reason, total, 0, now).Nodes
+			o.m.AllowedDisruptions.WithLabelValues(p.Name, string(reason)).Set(float64(min(n, total)))
+		}
+	}
 }
 
 func (o *observer) leading(yes bool, epoch int64) {

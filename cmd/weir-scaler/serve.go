@@ -30,6 +30,7 @@ import (
 const (
 	configEvery = 5 * time.Second
 	lagEvery    = 5 * time.Second
+	tidyEvery   = 10 * time.Minute // expired records are dropped
 	stuckAfter  = time.Minute      // a loop that has not turned for so long is not healthy
 	stopWithin  = 10 * time.Second // servers get so long to end
 )
@@ -50,10 +51,11 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	if err != nil {
 		return usageError{err}
 	}
-	store, err := openLedger(cfg.Config)
+	file, err := openLedger(cfg.Config)
 	if err != nil {
 		return err
 	}
+	store := &metered{Store: file, m: metrics}
 	defer func() {
 		if err := store.Close(); err != nil {
 			log.Error("closing the ledger", zap.Error(err))
@@ -105,6 +107,7 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 		<-loopDone
 	}()
 	background(watcher.Run)
+	background(func(ctx context.Context) { tidy(ctx, file, log) })
 	background(func(ctx context.Context) { l.lag(ctx, watcher.Behind) })
 	background(func(ctx context.Context) { follow(ctx, source, cfg, l, host, watch) })
 	if poll != nil {
@@ -214,6 +217,29 @@ func follow(ctx context.Context, source live.Source, cfg *config.Loaded, l *loop
 	})
 }
 
+// tidy drops expired records of a ledger that does not do so by itself.
+func tidy(ctx context.Context, s ledger.Store, log *zap.Logger) {
+	sweeper, ok := s.(ledger.Sweeper)
+	if !ok {
+		return
+	}
+	ticks := time.NewTicker(tidyEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		n, err := sweeper.Sweep(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
+			log.Error("tidying the ledger", zap.Error(err))
+		} else if n > 0 {
+			log.Debug("tidied the ledger", zap.Int("records", n))
+		}
+	}
+}
+
 // lag tells the controller when watches fall behind.
 func (l *loop) lag(ctx context.Context, behind func() time.Duration) {
 	ticks := time.NewTicker(lagEvery)
@@ -256,10 +282,15 @@ func (l *loop) poll(ctx context.Context, next events) {
 				continue
 			}
 			l.watch.m.MessagesReceived.WithLabelValues(parsed.Type).Inc()
+			if parsed.Ignored != "" {
+				l.watch.m.NoticesIgnored.WithLabelValues(parsed.Type).Inc()
+			}
 			for _, n := range parsed.Notices {
 				l.log.Info("notice", zap.String("kind", string(n.Kind)), zap.String("instance", n.InstanceID), zap.Timep("deadline", n.Deadline))
+				l.watch.m.MessageAge.WithLabelValues().Observe(time.Since(n.Time).Seconds())
 				l.box.put(control.Notice{Notice: n})
 			}
+			l.watch.m.MessagesDeleted.WithLabelValues().Inc()
 		}
 	}
 }
