@@ -194,7 +194,7 @@ func (x *Executor) apply(t *track, c *model.Claim, nodes []*model.Node, r claim.
 
 // retryAt looks again when an effect that could not be emitted may be tried.
 func (x *Executor) retryAt(t *track, key string) {
-	if r, ok := x.retry[key]; ok {
+	if r, ok := x.retry[key]; ok && r.at.After(x.now) { // a try that is under way answers by itself
 		t.due(r.at)
 	}
 }

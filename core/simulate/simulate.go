@@ -73,6 +73,8 @@ type sim struct {
 	life    int // counts lives: what was asked in an earlier one is not heard
 	inputs  []control.Input
 	stepAt  time.Time // when the next step is due; zero = not
+	spun    int       // steps at the instant spunAt
+	spunAt  time.Time
 	epoch   int64
 	effects int
 	kills   []*pendingKill
@@ -225,6 +227,13 @@ func (s *sim) wakeController(t time.Time) {
 func (s *sim) stepController() {
 	in := s.inputs
 	s.inputs = nil
+	if s.spun++; !s.spunAt.Equal(s.now) {
+		s.spunAt, s.spun = s.now, 0
+	}
+	if s.spun > maxSpin {
+		s.fail("the controller took %d steps at one instant and wants to be called again at %s", s.spun, s.ctl.NextWake().Format(time.RFC3339Nano))
+		return
+	}
 	life := s.life
 	for _, e := range s.ctl.Step(s.now, in...) {
 		s.in(s.latency(e), func() {
@@ -237,6 +246,10 @@ func (s *sim) stepController() {
 		s.wakeController(maxTime(next, s.now))
 	}
 }
+
+// maxSpin is how many steps the controller may take at one instant: many for a burst
+// of changes, and no end for one that spins, which a real one would do as well.
+const maxSpin = 100_000
 
 func maxTime(a, b time.Time) time.Time {
 	if a.After(b) {
