@@ -95,14 +95,10 @@ func daemonTaints(in []model.Taint) []model.Taint {
 }
 
 func termsSatisfied(p *model.Pod, n *model.Node) bool {
-	reached := func(t requireSet) bool { return t.LabelsSatisfy(n.Labels) == nil }
-	if p.Topology != nil && len(p.Topology.VolumeTerms) > 0 && !slices.ContainsFunc(p.Topology.VolumeTerms, reached) {
-		return false
-	}
 	if len(p.Terms) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(p.Terms, reached)
+	return slices.ContainsFunc(p.Terms, func(t requireSet) bool { return t.LabelsSatisfy(n.Labels) == nil })
 }
 
 func (s *sim) putPool(p *model.Pool) {
