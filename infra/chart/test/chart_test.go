@@ -319,9 +319,11 @@ var scalerRules = []string{
 	"karpenter.sh/nodepools get", "karpenter.sh/nodepools list", "karpenter.sh/nodepools patch", "karpenter.sh/nodepools watch",
 	"karpenter.sh/nodepools/status patch",
 	"nodes delete", "nodes get", "nodes list", "nodes patch", "nodes watch",
+	"persistentvolumeclaims list", "persistentvolumeclaims watch", "persistentvolumes list", "persistentvolumes watch",
 	"pods delete", "pods list", "pods watch",
 	"pods/eviction create",
 	"policy/poddisruptionbudgets list", "policy/poddisruptionbudgets watch",
+	"storage.k8s.io/csinodes list", "storage.k8s.io/csinodes watch", "storage.k8s.io/storageclasses list", "storage.k8s.io/storageclasses watch",
 }
 
 // What core/kube/direct calls but for deleting pods past their budgets.
