@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/attach"
 	"github.com/weir-project/weir/core/model/resource"
 )
 
@@ -76,7 +77,7 @@ func (c *clusterCollector) Collect(ch chan<- prometheus.Metric) {
 	var used, room resource.Vector
 	for _, n := range w.Nodes {
 		if n.Joined() {
-			used, room = used.Add(n.Used()), room.Add(n.Allocatable)
+			used, room = used.Add(n.Used()), room.Add(attach.Strip(n.Allocatable))
 		}
 		if c.detailed {
 			c.node(w, n, gauge)
@@ -141,7 +142,7 @@ func (c *clusterCollector) node(w *model.World, n *model.Node, gauge emit) {
 		gauge(c.podState, 1, podLabels(p, n)...)
 	}
 	each := func(d *prometheus.Desc, v resource.Vector) {
-		v.Each(func(name string, x int64) {
+		attach.Strip(v).Each(func(name string, x int64) {
 			gauge(d, units(name, x), append(labels[:len(labels):len(labels)], name)...)
 		})
 	}
