@@ -8,9 +8,10 @@ SHELL := /bin/bash
 CACHE := $(CURDIR)/.cache
 BIN   := $(CACHE)/bin
 export GOFLAGS ?= -buildvcs=false
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS := -s -w -X github.com/weir-project/weir/core/version.Version=$(VERSION)
+LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Modules of their own keep heavy dependencies away from the users of the product.
 NESTED := plugins/proto plugins/sdk $(patsubst %/go.mod,%,$(wildcard infra/*/go.mod infra/*/*/go.mod))
@@ -143,13 +144,20 @@ bench: ## Price, time and memory on the benchmark workloads, several draws each;
 bench-peer: ## The same pods, pools and prices with Karpenter's own scheduler, side by side (the first time compiles Karpenter: about 5 minutes).
 	cd integration/peer && go run . $(ARGS)
 
+# What the app cannot know; `make synth SYNTH='-c clusterName=... -c endpoint=... -c certificateAuthority=...'` for a real cluster.
+SYNTH ?= -c clusterName=example -c endpoint=https://example.eks.amazonaws.com \
+	-c certificateAuthority=$(shell printf -- '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n' | base64 | tr -d '\n')
+
 .PHONY: synth
-synth: lambda ## Synthesises the CDK app into .cache/cdk.out.
-	@cd infra/cdk && go run . -out $(CACHE)/cdk.out -lambda $(CACHE)/lambda/arm64
+synth: lambda ## Synthesises the CDK app into .cache/cdk.out (SYNTH='-c ...' for a real cluster).
+	@cd infra/cdk && go run . $(SYNTH) -o $(CACHE)/cdk.out
 
 .PHONY: image
-image: ## OCI image layouts for both architectures in .cache/image, without a container engine.
-	@cd infra/image && go run . -repo $(CURDIR) -out $(CACHE)/image
+image: ## OCI image layouts for both architectures in .cache/image/weir, without a container engine.
+	@for arch in amd64 arm64; do mkdir -p $(CACHE)/image-bin/$$arch; CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath \
+	  -ldflags '$(LDFLAGS)' -o $(CACHE)/image-bin/$$arch/ ./cmd/weir-scaler ./cmd/weir-strategy || exit 1; done
+	@cd infra/image && go run . -version $(VERSION) -revision $$(git rev-parse HEAD) -binaries amd64=$(CACHE)/image-bin/amd64 \
+	  -binaries arm64=$(CACHE)/image-bin/arm64 -out $(CACHE)/image/weir
 
 .PHONY: clean
 clean: ## Removes .cache.
