@@ -55,6 +55,8 @@ verify: ## Generates again and fails on a difference; vets; checks formatting.
 	@echo "verify: generated files are up to date"
 	@$(MAKE) --no-print-directory generate
 	@git diff --exit-code --stat || { echo "generated files differ from what is committed: run make generate and commit"; exit 1; }
+	@echo "verify: the protocol keeps to the rules"
+	@$(TOOL) buf lint plugins/proto
 	@echo "verify: gofmt"
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
@@ -124,7 +126,7 @@ test-unit:
 	go test -race $$(go list ./... | grep -v /integration/)
 
 .PHONY: test-nested
-test-nested:
+test-nested: $(DEVCLUSTER)
 	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && go test ./...) || exit 1; done
 
 .PHONY: test-integration

@@ -124,8 +124,7 @@ func (p *process) stop() error {
 			errs = append(errs, fmt.Errorf("devcluster: %w\n%s", err, p.stderr))
 		}
 	case <-time.After(stopLimit):
-		errs = append(errs, fmt.Errorf("devcluster does not stop in %v, killed", stopLimit), p.cmd.Process.Kill())
-		<-p.exited
+		errs = append(errs, fmt.Errorf("devcluster does not stop in %v, killed", stopLimit), p.cmd.Process.Kill(), <-p.exited)
 	}
 	return errors.Join(append(errs, os.RemoveAll(p.dir))...)
 }
