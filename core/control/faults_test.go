@@ -174,6 +174,10 @@ func TestTimeouts(t *testing.T) {
 		if age := s.Now().Sub(c.Created); age < 15*time.Minute || age > 15*time.Minute+5*time.Second {
 			t.Errorf("given up after %s", age)
 		}
+		s.Run(16 * time.Minute) // the next one fails as well
+		if got := s.API.Status["default"]; condition(got, "NodeRegistrationHealthy") != "False" || condition(got, "Ready") != "True" {
+			t.Errorf("pool status %+v", got)
+		}
 		s.NodeUp = 10 * time.Second
 		mustRun(t, s, 1, 10*time.Minute)
 		s.Run(2 * time.Minute)
@@ -182,6 +186,15 @@ func TestTimeouts(t *testing.T) {
 		}
 		v.check()
 	})
+}
+
+func condition(s execute.PoolStatus, typ string) string {
+	for _, c := range s.Conditions {
+		if c.Type == typ {
+			return c.Status
+		}
+	}
+	return ""
 }
 
 func TestSpotInterruption(t *testing.T) {

@@ -114,7 +114,14 @@ func (c *Controller) poolConditions(p *model.Pool, w *model.World, old map[strin
 	if len(missing) > 0 {
 		ready.Status, ready.Reason, ready.Message = "False", "UnhealthyDependents", strings.Join(missing, ", ")
 	}
-	out := []model.Condition{valid, class, ready}
+	health := model.Condition{Type: "NodeRegistrationHealthy", Status: "Unknown", Reason: "AwaitingReconciliation", Message: "object is awaiting reconciliation"}
+	switch healthy, known := c.x.RegistrationHealthy(p.Name); {
+	case known && healthy:
+		health.Status, health.Reason, health.Message = "True", "NodeRegistrationHealthy", ""
+	case known:
+		health.Status, health.Reason, health.Message = "False", "RegistrationFailed", "machines of this pool were bought or asked for and did not join in time"
+	}
+	out := []model.Condition{valid, class, health, ready}
 	for i := range out {
 		out[i].Since = c.now
 		if was, ok := old[out[i].Type]; ok && was.Status == out[i].Status {

@@ -177,6 +177,9 @@ func (x *Executor) apply(t *track, c *model.Claim, nodes []*model.Node, r claim.
 	}
 	if r.Delete != "" {
 		x.claimEvent(c, false, "DisruptionTerminating", "Disrupting NodeClaim: %s", r.Delete)
+		if t.reason != r.Delete && (r.Delete == claim.ReasonLaunchTimeout || r.Delete == claim.ReasonRegistrationTimeout) {
+			x.outcome(c.Pool, false)
+		}
 		t.reason = r.Delete
 		x.deleteClaim(c.Name, c.UID, r.Delete)
 		t.due(x.now.Add(Recheck))
@@ -211,6 +214,9 @@ func (x *Executor) phase(t *track, c *model.Claim, nodes []*model.Node, p claim.
 		return
 	}
 	first := t.phase == ""
+	if p == claim.Registered && !first {
+		x.outcome(c.Pool, true)
+	}
 	t.phase = p
 	if first {
 		if old, ok := x.reclaim[c.UID]; ok && old.State == string(p) {
@@ -226,6 +232,27 @@ func (x *Executor) phase(t *track, c *model.Claim, nodes []*model.Node, p claim.
 	if p == claim.Registered && len(nodes) == 1 {
 		x.remember(ledger.InstanceKey(x.cfg.Account, x.cfg.Region, st.InstanceID), x.owner(c, nodes[0].Name, st.Offering), ledger.Meta{Instance: st.InstanceID})
 	}
+}
+
+// outcomesKept is how many launches of a pool its health is judged by.
+const outcomesKept = 4
+
+func (x *Executor) outcome(pool string, registered bool) {
+	list := append(x.outcomes[pool], registered)
+	x.outcomes[pool] = list[max(0, len(list)-outcomesKept):]
+}
+
+// RegistrationHealthy says whether the machines of a pool join: known is false
+// before the first has, or has failed to; two failures among the last four launches
+// make it false.
+func (x *Executor) RegistrationHealthy(pool string) (healthy, known bool) {
+	failed := 0
+	for _, ok := range x.outcomes[pool] {
+		if !ok {
+			failed++
+		}
+	}
+	return 2*failed < outcomesKept, len(x.outcomes[pool]) > 0
 }
 
 func (x *Executor) stateOf(t *track, c *model.Claim, p claim.Phase) ledger.ClaimState {

@@ -85,6 +85,7 @@ type Executor struct {
 	tracks    map[string]*track  // by claim name
 	commands  []*command
 	wasShort  map[string]bool   // offerings that have been short and not been bought since
+	outcomes  map[string][]bool // by pool: whether the last launches joined
 	describe  map[string]string // instance id -> claim name, to be looked at
 	described time.Time
 
@@ -140,6 +141,7 @@ func (x *Executor) Reset(epoch int64) {
 	x.recovered, x.reclaim = false, map[string]ledger.ClaimState{}
 	x.launches, x.launchOf = nil, map[string]*launch{}
 	x.tracks, x.commands = map[string]*track{}, nil
+	x.outcomes = map[string][]bool{}
 	x.describe, x.wasShort = map[string]string{}, map[string]bool{}
 	x.queue, x.queued, x.sent = map[ledger.Key]ledger.Item{}, nil, nil
 	x.sweptAt, x.sweepNow, x.youngAt, x.ended, x.GCStopped = time.Time{}, false, time.Time{}, nil, ""

@@ -28,7 +28,8 @@ type API struct {
 	PDBs    map[string]*model.PDB
 	Owner   map[string]string // node name -> uid of its claim
 	Events  []execute.Event
-	Denied  []string // evictions that a budget refused
+	Denied  []string                      // evictions that a budget refused
+	Status  map[string]execute.PoolStatus // last written, by pool
 
 	changes []cluster.Change
 	created map[string]bool // claims ever created
@@ -40,7 +41,7 @@ var _ execute.Kube = (*API)(nil)
 func NewAPI(now func() time.Time) *API {
 	return &API{
 		Now: now, Pods: map[string]*model.Pod{}, Nodes: map[string]*model.Node{}, Claims: map[string]*model.Claim{}, Pools: map[string]*model.Pool{},
-		Classes: map[string]*model.NodeClass{}, PDBs: map[string]*model.PDB{}, Owner: map[string]string{}, created: map[string]bool{},
+		Classes: map[string]*model.NodeClass{}, PDBs: map[string]*model.PDB{}, Owner: map[string]string{}, created: map[string]bool{}, Status: map[string]execute.PoolStatus{},
 	}
 }
 
@@ -331,6 +332,7 @@ func (a *API) PatchPool(_ context.Context, s execute.PoolStatus) error {
 	if old == nil {
 		return fmt.Errorf("nodepool %s: %w", s.Name, execute.ErrNotFound)
 	}
+	a.Status[s.Name] = s
 	if len(s.Annotations) > 0 {
 		n := *old
 		n.Annotations = merged(n.Annotations, s.Annotations)
