@@ -174,6 +174,7 @@ func (s *situation) offer(zones []string) {
 	for _, z := range zones {
 		bought[z] = true
 	}
+	s.warnings = append(s.warnings, expect(w)...)
 	for _, n := range w.Nodes {
 		n.USDPerHour, n.PriceKnown = market.of(n.InstanceType(), n.Zone(), n.CapacityType())
 		if n.Managed() && n.Zone() != "" && !bought[n.Zone()] {
@@ -188,6 +189,44 @@ func (s *situation) offer(zones []string) {
 		sort.Strings(names)
 		s.warnings = append(s.warnings, fmt.Sprintf("nodes run in %s, but nodes are bought in %s only; use --zones", strings.Join(names, ", "), strings.Join(zones, ", ")))
 	}
+}
+
+// expect fills in what machines will have whose claims do not say it yet, from the
+// type that was bought. A claim of no known type is warned of: neither its room nor
+// its share of the limits can be counted.
+func expect(w *model.World) []string {
+	byType := map[[2]string]*model.InstanceType{}
+	for class, list := range w.Offerings {
+		for _, o := range list {
+			byType[[2]string{class, o.Type.Name}] = o.Type
+		}
+	}
+	var unknown []string
+	for _, n := range w.Nodes {
+		c := n.Claim
+		if c == nil || n.Joined() || !n.Capacity.IsZero() {
+			continue
+		}
+		name := n.InstanceType()
+		if r, ok := c.Requirements.Get(model.LabelInstanceType); ok && name == "" {
+			if v := r.Values; r.Finite() && len(v) == 1 {
+				name = v[0]
+			}
+		}
+		t := byType[[2]string{c.NodeClass.Name, name}]
+		if t == nil {
+			unknown = append(unknown, c.Name)
+			continue
+		}
+		n.Capacity = t.Capacity
+		if n.Allocatable.IsZero() {
+			n.Allocatable = t.Allocatable
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("NodeClaims that say neither what they will offer nor their instance type, not counted: %s", strings.Join(unknown, ", "))}
 }
 
 // priceList answers what a node that runs costs.

@@ -111,7 +111,7 @@ func (c *checker) placement(pl model.Placement) {
 		c.fault("node %s takes no pods but is to get %d", n.ID(), len(pl.Pods))
 	}
 	free := n.Allocatable.Sub(n.Used()).Sub(expectedDaemons(c.w, n))
-	taints := schedulingTaints(n)
+	taints := schedulingTaints(c.w, n)
 	var sum resource.Vector
 	for _, p := range pl.Pods {
 		c.pod(p, "node "+n.ID())

@@ -477,7 +477,7 @@ func (p *pinner) cost(s *spec, pins map[string]string) float64 {
 			if n.BeingRemoved() || want.LabelsSatisfy(n.Labels) != nil || anyTerm(s.terms, n.Labels) != nil {
 				continue
 			}
-			if _, bad := s.pod.Untolerated(schedulingTaints(n)); !bad {
+			if _, bad := s.pod.Untolerated(schedulingTaints(p.pr.w, n)); !bad {
 				c = math.MaxFloat64
 				break
 			}

@@ -336,6 +336,21 @@ func TestExistingNodesComeFirst(t *testing.T) {
 		}
 		return n
 	}
+	pool := mt.Pool("cil", mt.Types("m5.large"))
+	declaring := mt.Pool("cil", mt.Types("m5.large"))
+	declaring.StartupTaints = []model.Taint{startup}
+	w := world(mt.Pods(1, "a", 500, 100), declaring)
+	w.Nodes = []*model.Node{young(false)}
+	if r := place(t, w, nil); len(r.New) != 0 {
+		t.Errorf("the pool declares the startup taint: bought %v", bought(r))
+	}
+	if got := engine.Unexplained(w, w.Nodes[0]); len(got) != 0 {
+		t.Errorf("unexplained %v", got)
+	}
+	w.Pools = []*model.Pool{pool}
+	if d := cmp.Diff([]model.Taint{startup}, engine.Unexplained(w, w.Nodes[0])); d != "" {
+		t.Error(d)
+	}
 	for _, c := range []struct {
 		name   string
 		node   *model.Node
@@ -354,14 +369,14 @@ func TestExistingNodesComeFirst(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := world([]*model.Pod{c.pod}, mt.Pool("cil", mt.Types("m5.large")))
+			w := world([]*model.Pod{c.pod}, pool)
 			w.Nodes = []*model.Node{c.node}
 			if r := place(t, w, nil); len(r.New) != c.bought || len(r.Unplaced) != 0 {
 				t.Errorf("bought %v, %d unplaced; want %d nodes", bought(r), len(r.Unplaced), c.bought)
 			}
 		})
 	}
-	w := world(mt.Pods(1, "a", 1500, 0), mt.Pool("p", mt.Types("m5.large")))
+	w = world(mt.Pods(1, "a", 1500, 0), mt.Pool("p", mt.Types("m5.large")))
 	w.Nodes = []*model.Node{mt.Node("n1", 2000, 4000, nil)}
 	w.DaemonSets = []*model.DaemonSet{mt.DaemonSet("log", 600, 0)}
 	if r := place(t, w, nil); len(r.New) != 0 || len(r.Unplaced) != 1 {

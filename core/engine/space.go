@@ -32,7 +32,7 @@ type spot struct {
 func NewSpace(w *model.World) *Space {
 	s := &Space{byID: make(map[*model.Node]*spot, len(w.Nodes))}
 	for _, n := range w.Nodes {
-		sp := &spot{node: n, free: n.Allocatable.Sub(n.Used()).Sub(expectedDaemons(w, n)), taints: schedulingTaints(n)}
+		sp := &spot{node: n, free: n.Allocatable.Sub(n.Used()).Sub(expectedDaemons(w, n)), taints: schedulingTaints(w, n)}
 		switch {
 		case n.BeingRemoved():
 			sp.closed = "is being removed"
@@ -66,7 +66,7 @@ func expectedDaemons(w *model.World, n *model.Node) resource.Vector {
 			labels[k] = v
 		}
 	}
-	taints := schedulingTaints(n)
+	taints := schedulingTaints(w, n)
 	for _, d := range w.DaemonSets {
 		if _, bad := d.Pod.Untolerated(taints); !bad && anyTerm(d.Pod.Terms, labels) == nil {
 			want = want.Add(d.Pod.Requests)
@@ -104,21 +104,46 @@ var ephemeral = []model.Taint{
 
 // schedulingTaints is the taints that keep pods off the node once it is up: those of
 // the claim while it has not registered, without startup and ephemeral taints while
-// it is not initialized, all of them afterwards.
-func schedulingTaints(n *model.Node) []model.Taint {
+// it is not initialized, all of them afterwards. A startup taint may stand on the
+// claim or on its pool, which may have got it since.
+func schedulingTaints(w *model.World, n *model.Node) []model.Taint {
 	if n.Claim == nil || n.Initialized() && n.Joined() {
 		return n.Taints
 	}
 	if !n.Joined() || !n.Registered() {
 		return n.Claim.Taints
 	}
+	startup := n.Claim.StartupTaints
+	if p := w.Pool(n.Pool()); p != nil {
+		startup = slices.Concat(startup, p.StartupTaints)
+	}
 	var out []model.Taint
 	for _, t := range n.Taints {
 		same := func(o model.Taint) bool { return o.Same(t) }
-		if slices.ContainsFunc(n.Claim.StartupTaints, same) || slices.ContainsFunc(ephemeral, same) || strings.HasPrefix(t.Key, "readiness.k8s.io/") {
+		if slices.ContainsFunc(startup, same) || slices.ContainsFunc(ephemeral, same) || strings.HasPrefix(t.Key, "readiness.k8s.io/") {
 			continue
 		}
 		out = append(out, t)
+	}
+	return out
+}
+
+// Unexplained is the taints that keep pods off a node of ours that is still starting,
+// although neither its claim nor its pool has them: often startup taints that nobody
+// declared, for which one node after the other would be bought.
+func Unexplained(w *model.World, n *model.Node) []model.Taint {
+	if n.Claim == nil || n.Initialized() || !n.Joined() || !n.Registered() || n.BeingRemoved() {
+		return nil
+	}
+	known := n.Claim.Taints
+	if p := w.Pool(n.Pool()); p != nil {
+		known = slices.Concat(known, p.Taints)
+	}
+	var out []model.Taint
+	for _, t := range schedulingTaints(w, n) {
+		if !slices.ContainsFunc(known, func(o model.Taint) bool { return o.Same(t) }) {
+			out = append(out, t)
+		}
 	}
 	return out
 }

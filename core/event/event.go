@@ -39,6 +39,7 @@ type Parsed struct {
 	Account, Region string         // of the envelope; empty where it does not say
 	Notices         []model.Notice // one for each instance, none where Ignored
 	Ignored         string         // why there is nothing to do, or empty
+	Instance        string         // that an ignored event is about, where it is about one
 	Warnings        []string       // parts that were left out, and why
 }
 
@@ -253,6 +254,7 @@ func stateChange(p *Parsed, at time.Time, detail json.RawMessage) error {
 	case "terminated":
 		n.Kind = model.NoticeTerminated
 	default:
+		p.Instance = d.InstanceID
 		p.Ignored = fmt.Sprintf("instance %s is %s: nothing ends", d.InstanceID, cut(state))
 		return nil
 	}

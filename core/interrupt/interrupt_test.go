@@ -108,7 +108,7 @@ func TestCases(t *testing.T) {
 			`{"source":"aws.health","detail-type":"AWS Health Event","detail":{"service":"EC2","eventTypeCategory":"issue","affectedEntities":[]}}`,
 			`{"source":"aws.health","detail-type":"AWS Health Event","detail":{"service":"EC2","eventTypeCategory":"accountNotification","affectedEntities":[{"entityValue":"`+i1+`"}]}}`), world(),
 			[]string{"- - ignore -", "- - ignore -", "- - ignore -"}},
-		"B103 pending, running": {array(state("a", i1, "pending"), state("b", i1, "running")), world(), []string{"- - ignore -", "- - ignore -"}},
+		"B103 pending, running": {array(state("a", i1, "pending"), state("b", i1, "running")), world(), []string{i1 + " web-host ignore -", i1 + " web-host ignore -"}},
 		"B103 stopping":         {state("c", i1, "stopping"), world(), []string{i1 + " web-host drain -"}},
 		"B103 STOPPED":          {state("d", i1, "STOPPED"), world(), []string{i1 + " web-host drain -"}},
 		"B103 shutting-down":    {state("e", i1, "shutting-down"), world(), []string{i1 + " web-host drain -"}},

@@ -135,7 +135,11 @@ func (d *Decider) Message(m event.Message) []Verdict {
 		d.events[id] = true
 	}
 	if p.Ignored != "" {
-		return []Verdict{{EventID: p.ID, Type: p.Type, Action: Ignore, Reason: p.Ignored, Message: m.ID}}
+		v := Verdict{EventID: p.ID, Type: p.Type, Instance: p.Instance, Action: Ignore, Reason: p.Ignored, Message: m.ID}
+		if n := d.byID[p.Instance]; n != nil {
+			v.Node = n.ID()
+		}
+		return []Verdict{v}
 	}
 	var out []Verdict
 	for _, n := range p.Notices {

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ func Plan(w *model.World, prices *model.Prices) *model.Plan {
 	r := engine.Place(w, prices)
 	p := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound}
 	p.Strategy, p.Outcome = answeredBy(prices, r.New)
-	p.Warnings = thinSpot(r.New)
+	p.Warnings = append(thinSpot(r.New), youngTaints(w)...)
 	if bad := engine.Check(w, p); len(bad) > 0 {
 		for _, n := range p.Launch {
 			for _, pod := range n.Pods {
@@ -56,6 +57,25 @@ func thinSpot(nodes []*model.NewNode) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%d spot nodes name fewer than %d offerings (the least %d): the more a launch may choose from, the fewer interruptions", thin, enoughSpot, least)}
+}
+
+// youngTaints warns of taints on nodes that are still starting which nobody declared.
+func youngTaints(w *model.World) []string {
+	if len(w.Pods) == 0 {
+		return nil
+	}
+	nodes := map[string][]string{} // by pool and taint
+	for _, n := range w.Nodes {
+		for _, t := range engine.Unexplained(w, n) {
+			k := fmt.Sprintf("taint %s that neither their NodeClaims nor NodePool %s declare: nothing is planned onto them until it goes; if an agent takes it away, add it to startupTaints", t, n.Pool())
+			nodes[k] = append(nodes[k], n.ID())
+		}
+	}
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(nodes)) {
+		out = append(out, fmt.Sprintf("%d starting nodes, such as %s, have the %s", len(nodes[k]), slices.Min(nodes[k]), k))
+	}
+	return out
 }
 
 // answeredBy names the strategies whose prices were used, and how they answered.

@@ -133,6 +133,12 @@ func checkPodSpec(path string, s *corev1.PodSpec) []fieldProblem {
 		if c.TopologyKey == "" {
 			p.add(at+".topologyKey", "is missing")
 		}
+		if c.MinDomains != nil && *c.MinDomains <= 0 {
+			p.add(at+".minDomains", "must be greater than zero, got %d", *c.MinDomains)
+		}
+		if c.MinDomains != nil && c.WhenUnsatisfiable == corev1.ScheduleAnyway {
+			p.add(at+".minDomains", "can only be used with whenUnsatisfiable DoNotSchedule, got ScheduleAnyway")
+		}
 		if c.WhenUnsatisfiable != corev1.DoNotSchedule && c.WhenUnsatisfiable != corev1.ScheduleAnyway {
 			p.add(at+".whenUnsatisfiable", "expected DoNotSchedule or ScheduleAnyway, got %q", c.WhenUnsatisfiable)
 		}

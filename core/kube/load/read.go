@@ -86,11 +86,14 @@ func (l *loader) path(path string, read map[string]bool, most int64) error {
 		default:
 			return nil
 		}
-		if info, err := os.Stat(p); err != nil || info.IsDir() { // a link may lead to a file
-			if err != nil {
-				return &Error{File: p, Msg: reason(err)}
-			}
+		info, err := os.Stat(p) // a link may lead to a file
+		switch {
+		case err != nil:
+			return &Error{File: p, Msg: reason(err)}
+		case info.IsDir():
 			return nil
+		case !info.Mode().IsRegular(): // reading a pipe that nobody writes to would never end
+			return &Error{File: p, Msg: "is a pipe, a socket or a device, expected a file"}
 		}
 		found = true
 		return l.open(p, false, read, most)
@@ -152,6 +155,10 @@ func (l *loader) file(name string, data []byte, named bool) {
 	l.known, l.unknown = 0, nil
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	p := place{file: int32(len(l.files) - 1), item: -1}
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		l.fail(p, "", "", "is UTF-16, expected UTF-8")
+		return
+	}
 	if blank(data) {
 		if named {
 			l.fail(p, "", "", "the file holds no object")

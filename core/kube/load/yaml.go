@@ -35,14 +35,23 @@ func documents(b []byte) []document {
 		if end >= 0 {
 			next = i + end + 1
 		}
-		if l := b[i:next]; bytes.HasPrefix(l, []byte("---")) && (len(l) == 3 || bytes.IndexByte([]byte(" \t\r\n"), l[3]) >= 0) {
+		switch l := b[i:next]; {
+		case mark(l, "---"):
 			add(i)
 			start, startLine = i+3, line
+		case mark(l, "..."): // ends a document without starting one; what follows is the next
+			add(i)
+			start, startLine = next, line+1
 		}
 		i, line = next, line+1
 	}
 	add(len(b))
 	return out
+}
+
+// mark says whether a line starts with a mark between documents.
+func mark(l []byte, m string) bool {
+	return bytes.HasPrefix(l, []byte(m)) && (len(l) == len(m) || bytes.IndexByte([]byte(" \t\r\n"), l[len(m)]) >= 0)
 }
 
 // blank says whether a document holds nothing but space, comments and end marks.
