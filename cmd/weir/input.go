@@ -164,6 +164,11 @@ func (s *situation) offer(zones []string) {
 	w.Offerings = map[string][]*model.Offering{}
 	for name, class := range w.NodeClasses {
 		w.Offerings[name] = s.table.Offerings(class, zones, marketOptions(s.config))
+		for _, o := range w.Offerings[name] {
+			if o.CapacityType == model.Reserved && !w.Settings.ReservedCapacity {
+				o.Available, o.Unavailable = false, "the feature gate ReservedCapacity is off"
+			}
+		}
 	}
 	if s.table.Source == "embedded" {
 		s.warnings = append(s.warnings, embeddedPrices)
@@ -257,7 +262,7 @@ func (p *priceList) of(instanceType, zone, capacityType string) (float64, bool) 
 		return usd, true
 	}
 	t := p.table.Get(instanceType)
-	if t == nil || len(t.Offerings) > 0 || t.OnDemandUSD == 0 {
+	if t == nil || t.Offerings != nil || t.OnDemandUSD == 0 {
 		return 0, false
 	}
 	switch capacityType {

@@ -128,11 +128,25 @@ func TestBadTables(t *testing.T) {
 		`[{"name":"a","onDemandUSD":1}]`:                                                                            "vcpu, memoryMiB",
 		`[{"name":"a","onDemandUSD":1,"allocatable":{"cpu":"x"}}]`:                                                  "allocatable.cpu",
 		`[{"name":"a","vcpu":1,"memoryMiB":1,"offerings":[{"zone":"z","capacityType":"free"}]}]`:                    "capacityType",
+		`[{"name":"a","vcpu":1,"memoryMiB":1,"onDemandUSD":1e308}]`:                                                 "onDemandUSD: expected a price of 0 to 1e+06",
+		`[{"name":"a","vcpu":1,"memoryMiB":1,"offerings":[{"zone":"z","capacityType":"spot","usdPerHour":1e308}]}]`: "offerings[0].usdPerHour",
 		`[{"name":"a","vcpu":1,"memoryMiB":1,"onDemandUSD":1}`:                                                      "does not end",
 	} {
 		if _, err := catalogue.Load(strings.NewReader(in), "file"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", in, err, want)
 		}
+	}
+}
+
+// An empty list replaces the default as any other does: there is nothing to be had.
+func TestEmptyListOfOfferings(t *testing.T) {
+	t.Parallel()
+	table, err := catalogue.Load(strings.NewReader(`[{"name":"a","vcpu":1,"memoryMiB":1024,"onDemandUSD":1,"offerings":[]}]`), "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := table.Offerings(nil, nil, catalogue.Options{}); len(got) != 0 {
+		t.Errorf("%d offerings, want none", len(got))
 	}
 }
 

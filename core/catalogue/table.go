@@ -124,6 +124,9 @@ func Load(r io.Reader, source string) (*Table, error) {
 	return t, nil
 }
 
+// maxUSDPerHour is the highest price that is believed; sums of it stay exact enough.
+const maxUSDPerHour = 1e6
+
 func (t *Type) check() error {
 	if t.Name == "" {
 		return fmt.Errorf("name: expected an instance type, got nothing")
@@ -134,11 +137,11 @@ func (t *Type) check() error {
 	if t.OS == "" {
 		t.OS = "linux"
 	}
-	badPrice := func(p float64) bool { return p < 0 || math.IsNaN(p) || math.IsInf(p, 0) }
+	badPrice := func(p float64) bool { return p < 0 || math.IsNaN(p) || p > maxUSDPerHour }
 	if badPrice(t.OnDemandUSD) {
-		return fmt.Errorf("onDemandUSD: expected a price of at least 0, got %v", t.OnDemandUSD)
+		return fmt.Errorf("onDemandUSD: expected a price of 0 to %g, got %v", float64(maxUSDPerHour), t.OnDemandUSD)
 	}
-	if t.OnDemandUSD == 0 && len(t.Offerings) == 0 {
+	if t.OnDemandUSD == 0 && t.Offerings == nil {
 		return fmt.Errorf("onDemandUSD: expected a price, or a list of offerings")
 	}
 	for _, name := range sortedKeys(t.Allocatable) {
@@ -168,7 +171,7 @@ func (t *Type) check() error {
 		case !slices.Contains([]string{model.OnDemand, model.Spot, model.Reserved}, o.CapacityType):
 			return fmt.Errorf("offerings[%d].capacityType: expected on-demand, spot or reserved, got %q", i, o.CapacityType)
 		case o.USDPerHour != nil && badPrice(*o.USDPerHour):
-			return fmt.Errorf("offerings[%d].usdPerHour: expected a price of at least 0, got %v", i, *o.USDPerHour)
+			return fmt.Errorf("offerings[%d].usdPerHour: expected a price of 0 to %g, got %v", i, float64(maxUSDPerHour), *o.USDPerHour)
 		case o.CapacityType == model.Reserved && o.ReservationID == "":
 			return fmt.Errorf("offerings[%d].reservationId: expected the reservation's id", i)
 		}
@@ -242,7 +245,7 @@ func (t *Table) Offerings(class *model.NodeClass, zones []string, opts Options) 
 }
 
 func (t *Type) prices(zones []string) []Price {
-	if len(t.Offerings) > 0 {
+	if t.Offerings != nil { // an empty list says that there is nothing to be had
 		return t.Offerings
 	}
 	out := make([]Price, 0, 2*len(zones))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -213,4 +214,18 @@ func randomWorld(r *rand.Rand) *model.World {
 		w.DaemonSets = []*model.DaemonSet{mt.DaemonSet("log", 100, 100)}
 	}
 	return w
+}
+
+// A port that a daemon pod will have on every new node is named, not the offerings.
+func TestPortOfADaemonSet(t *testing.T) {
+	t.Parallel()
+	w := world(mt.Pods(1, "web", 100, 0, port(80)), mt.Pool("p", mt.Types("m5.large")))
+	w.DaemonSets = []*model.DaemonSet{mt.DaemonSet("proxy", 100, 0, port(80))}
+	r := place(t, w, nil)
+	if len(r.New) != 0 || len(r.Unplaced) != 1 {
+		t.Fatalf("bought %v, %d unplaced", bought(r), len(r.Unplaced))
+	}
+	if got := r.Unplaced[0].Reasons[0]; got.Filter != model.FilterPorts || !strings.Contains(got.Message, "proxy") {
+		t.Errorf("got %+v", got)
+	}
 }

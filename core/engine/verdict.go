@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/resource"
@@ -17,6 +18,25 @@ func (pr *problem) reasons(g *group) []model.Reason {
 		out = append(out, pr.reason(g, p))
 	}
 	return out
+}
+
+// portReason says which DaemonSet has a host port that the group asks for, too.
+func (pr *problem) portReason(g *group) string {
+	t := g.spec.pod.Topology
+	if t == nil {
+		return ""
+	}
+	for _, d := range pr.w.DaemonSets {
+		if d.Pod.Topology == nil {
+			continue
+		}
+		for _, h := range t.HostPorts {
+			if slices.ContainsFunc(d.Pod.Topology.HostPorts, h.Collides) {
+				return fmt.Sprintf("host port %s %d is taken by daemonset %s/%s", h.Protocol, h.Port, d.Namespace, d.Name)
+			}
+		}
+	}
+	return ""
 }
 
 // reason is the first filter of the pool that leaves nothing for the group.
@@ -87,6 +107,9 @@ func (pr *problem) reason(g *group, p *pool) model.Reason {
 		}
 		return model.Reason{Pool: p.Name, Filter: model.FilterRequirements, TypesLeft: types,
 			Message: fmt.Sprintf("minValues %d of %s cannot be met: %d values are left", r.MinValues, r.Key, n)}
+	}
+	if msg := pr.portReason(g); msg != "" {
+		return model.Reason{Pool: p.Name, Filter: model.FilterPorts, TypesLeft: types, Message: msg}
 	}
 	return model.Reason{Pool: p.Name, Filter: model.FilterOfferings, TypesLeft: types, Message: "what is left of the offerings is used up by other pods"}
 }
