@@ -51,10 +51,11 @@ generate: ## Makes everything that is generated: deepcopy, CRDs, protocol, refer
 	$(TOOL) buf generate plugins/proto --template plugins/proto/buf.gen.yaml -o plugins/proto
 
 .PHONY: verify
-verify: ## Generates again and fails on a difference; vets; checks formatting.
+verify: ## Generates again and fails on a difference; checks the protocol's rules and formatting.
 	@echo "verify: generated files are up to date"
-	@$(MAKE) --no-print-directory generate
-	@git diff --exit-code --stat || { echo "generated files differ from what is committed: run make generate and commit"; exit 1; }
+	@state() { { git diff; git ls-files -o --exclude-standard | git hash-object --stdin-paths; } | git hash-object --stdin; }; \
+	  before=$$(state); $(MAKE) --no-print-directory generate; \
+	  [ "$$before" = "$$(state)" ] || { git status --short; echo "generated files were out of date: make generate has written them, commit them"; exit 1; }
 	@echo "verify: the protocol keeps to the rules"
 	@$(TOOL) buf lint plugins/proto
 	@echo "verify: gofmt"
