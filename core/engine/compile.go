@@ -71,7 +71,8 @@ type class struct {
 	available bitset
 	exotic    bitset // bare metal and machines with devices: bought only where nothing else will do
 	keys      map[string]*keyIndex
-	types     []int // offering -> index of its type
+	types     []int             // offering -> index of its type
+	bare      []resource.Vector // the overhead without daemon pods; never written to
 	numTypes  int
 }
 
@@ -465,7 +466,14 @@ func (p *pool) compile(pr *problem) {
 		}
 	}
 	p.limits = newLimits(pr.w, p.Pool)
-	p.overhead = make([]resource.Vector, n)
+	if len(pr.w.DaemonSets) == 0 {
+		if p.class.bare == nil {
+			p.class.bare = make([]resource.Vector, n)
+		}
+		p.overhead = p.class.bare // shared by thousands of pools, where there are so many
+	} else {
+		p.overhead = make([]resource.Vector, n)
+	}
 	for _, d := range pr.w.DaemonSets {
 		bits := p.daemonBits(d.Pod)
 		bits.each(func(i int) { p.overhead[i] = p.overhead[i].Add(d.Pod.Requests) })

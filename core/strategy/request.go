@@ -171,7 +171,7 @@ func (m *market) allowed(w *model.World, p *model.Pool) []int {
 			out = append(out, r.base+k)
 		}
 	}
-	return out
+	return slices.Clone(out) // most pools allow few, and there may be thousands of pools
 }
 
 func typeAllowed(p *model.Pool, t *model.InstanceType) bool {
