@@ -333,6 +333,11 @@ spec: {containers: [{name: a, resources: {requests: {cpu: 1}}}]}
 ---
 apiVersion: v1
 kind: Pod
+metadata: {name: stored-without-requests, uid: v}
+spec: {containers: [{name: a, resources: {limits: {cpu: 2}}}]}
+---
+apiVersion: v1
+kind: Pod
 metadata: {name: written}
 spec: {priorityClassName: gone, containers: [{name: a, resources: {limits: {cpu: 3}}}]}
 ---
@@ -344,7 +349,7 @@ spec:
   template: {metadata: {labels: {app: d}}, spec: {containers: [{name: a}]}}
 `)
 	const gi = 1 << 30
-	for i, want := range []resource.Vector{resource.New(1000, 0, 1, 0), resource.New(3000, gi, 1, 0), resource.New(1000, gi, 1, 0)} {
+	for i, want := range []resource.Vector{resource.New(1000, 0, 1, 0), resource.New(2000, 0, 1, 0), resource.New(3000, gi, 1, 0), resource.New(1000, gi, 1, 0)} {
 		if p := in.Pods[i]; !p.Requests.Equal(want) {
 			t.Errorf("%s: got %s, want %s", p.ID(), p.Requests, want)
 		}

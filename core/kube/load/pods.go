@@ -390,6 +390,8 @@ func (r *podReader) shape(e *podEntry, a *convert.Admission) (*convert.Shape, []
 	var missing []string
 	if key.admit {
 		missing = a.Admit(p)
+	} else { // what every API server did, whatever plug-ins it has: no limit without a request
+		missing = (*convert.Admission)(nil).Admit(p)
 	}
 	s, err := convert.ShapeOf(p)
 	if err != nil {
