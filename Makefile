@@ -11,7 +11,8 @@ export GOFLAGS ?= -buildvcs=false
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 # Modules of their own keep heavy dependencies away from the users of the product.
 NESTED := plugins/proto plugins/sdk $(patsubst %/go.mod,%,$(wildcard infra/*/go.mod infra/*/*/go.mod))

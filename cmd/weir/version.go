@@ -13,6 +13,9 @@ import (
 // version is set by the linker for releases.
 var version = "devel"
 
+// commit is set by make, whose builds do not ask git for it; else it is what the Go command recorded.
+var commit string
+
 type versionOptions struct {
 	*common
 	format string
@@ -44,7 +47,7 @@ func newVersion(c *common) *cobra.Command {
 }
 
 func (o *versionOptions) run() error {
-	v := versionInfo{Kind: "Version", Version: version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionInfo{Kind: "Version", Version: version, Commit: commit, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if b, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range b.Settings {
 			switch s.Key {
@@ -61,14 +64,14 @@ func (o *versionOptions) run() error {
 	case "yaml":
 		return report.WriteYAML(o.out, v)
 	case "text":
-		commit := v.Commit
-		if commit == "" {
-			commit = "unknown"
+		built := v.Commit
+		if built == "" {
+			built = "unknown"
 		}
 		if v.Modified {
-			commit += " (modified)"
+			built += " (modified)"
 		}
-		_, err := fmt.Fprintf(o.out, "weir %s, commit %s, %s, %s\n", v.Version, commit, v.GoVersion, v.Platform)
+		_, err := fmt.Fprintf(o.out, "weir %s, commit %s, %s, %s\n", v.Version, built, v.GoVersion, v.Platform)
 		return err
 	}
 	return bad("--output: expected json, yaml or text, got %q", o.format)
