@@ -65,7 +65,7 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	if err != nil {
 		return usageError{err}
 	}
-	host, err := strategy.New(strategies, strategy.Options{Log: log.Named("strategy"), OnCall: watch.strategyCall, OnState: watch.strategyState})
+	host, err := strategy.New(strategies, strategy.Options{Log: log, OnCall: watch.strategyCall, OnState: watch.strategyState})
 	if err != nil {
 		return usageError{err}
 	}

@@ -188,7 +188,7 @@ func (s *slot) serve(ctx context.Context, img **image, began *time.Time) error {
 	}
 	*began = time.Now()
 	pid, _ := strconv.Atoi(inst.process().ID())
-	s.log.Info("strategy is ready", zap.String("name", inst.manifest.Name), zap.String("version", inst.manifest.Version),
+	s.log.Info("strategy is ready", zap.String("name", inst.manifest.Name), zap.String("strategyVersion", inst.manifest.Version),
 		zap.String("sha256", (*img).sum), zap.Int("pid", pid))
 	s.put(inst)
 	s.set(func(st *Status) { st.State, st.PID, st.Version, st.LastError = Ready, pid, inst.manifest.Version, "" })
