@@ -357,3 +357,15 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+func TestQueueIsNotIgnoredInSilence(t *testing.T) {
+	t.Parallel()
+	in := config.Input{Role: config.Scaler, Env: map[string]string{"CLUSTER_NAME": "c", "INTERRUPTION_QUEUE": "q-x"}, Flags: map[string]string{"cloud": "sim", "cloud-address": "http://127.0.0.1:1"}}
+	c, err := config.Load(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], `"q-x" is not polled`) {
+		t.Errorf("warnings %q, want one that says that the queue is not polled", c.Warnings)
+	}
+}

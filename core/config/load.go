@@ -57,7 +57,11 @@ func Load(in Input) (*Loaded, error) {
 	if err := v.errs.err(); err != nil {
 		return nil, err
 	}
-	return &Loaded{Config: cfg, Warnings: append(warnings, more...)}, nil
+	warnings = append(warnings, more...)
+	if q := cfg.Interruption.Queue; q != "" && in.Role == Scaler {
+		warnings = append(warnings, fmt.Sprintf("interruption.queue: %q is not polled by this version: interruptions are heard of by way of the interruption Lambda only", q))
+	}
+	return &Loaded{Config: cfg, Warnings: warnings}, nil
 }
 
 type validator struct {

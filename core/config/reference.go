@@ -26,7 +26,7 @@ var fieldDocs = map[string]string{
 	"ledger.path":         "file of the bolt ledger",
 	"ledger.table":        "DynamoDB table",
 	"interruption.lambda": "an interruption Lambda shares the ledger",
-	"interruption.queue":  "name of a Karpenter interruption queue that the scaler polls; empty = none",
+	"interruption.queue":  "name of a Karpenter interruption queue; accepted with a warning, this version polls none",
 
 	"strategyBinary":                       "program that runs the built-in strategies",
 	"strategies.<name>.kind":               "`instance-selection` or `consolidation`",
