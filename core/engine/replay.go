@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
 )
 
 // replay carries a plan out pod by pod, the way kube-scheduler would, and tells the
@@ -21,6 +22,24 @@ type replay struct {
 	order   []*census
 	shuns   []*shun // anti-affinities of pods that are there
 	byShun  map[string]*shun
+	kindOf  map[*model.Pod]*kind
+	counted map[countedKey]*counted
+}
+
+// countedKey is what decides which places count for a spread: the pods of a group
+// share their terms and tolerations.
+type countedKey struct {
+	key              string
+	affinity, taints bool
+	terms            *require.Set
+	tolerations      *model.Toleration
+}
+
+// counted is the places that count for a spread, and their values.
+type counted struct {
+	all    bool // every place with the label does
+	places []*place
+	values []string
 }
 
 // place is a node as the replay sees it.
@@ -68,7 +87,8 @@ func replayPlan(w *model.World, placements []model.Placement, launch []*model.Ne
 	if !asksOfOthers(w, placements, launch) {
 		return nil
 	}
-	r := &replay{planned: map[*model.Pod]bool{}, kinds: map[string]*kind{}, sels: map[string]*census{}, byShun: map[string]*shun{}}
+	r := &replay{planned: map[*model.Pod]bool{}, kinds: map[string]*kind{}, sels: map[string]*census{}, byShun: map[string]*shun{},
+		kindOf: map[*model.Pod]*kind{}, counted: map[countedKey]*counted{}}
 	byNode := map[*model.Node]*place{}
 	var queue []waitingPod
 	for _, n := range w.Nodes {
@@ -149,6 +169,7 @@ func (r *replay) know(pods []*model.Pod) {
 		if r.kinds[k] == nil {
 			r.kinds[k] = &kind{sample: p}
 		}
+		r.kindOf[p] = r.kinds[k]
 		if p.Topology == nil {
 			continue
 		}
@@ -235,7 +256,7 @@ func (r *replay) add(p *model.Pod, pl *place) {
 	if p.Deleting != nil {
 		return
 	}
-	for _, c := range r.kinds[kindKey(p)].picked {
+	for _, c := range r.kindOf[p].picked {
 		c.on[pl]++
 		for key, m := range c.byKey {
 			if v, ok := pl.value(key); ok {
@@ -332,25 +353,21 @@ func (r *replay) spreadRefuses(p *model.Pod, pl *place, s *model.Spread) *model.
 	if !ok {
 		return &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf("topology spread: %s has no label %s", pl.name, s.Key)}
 	}
-	counts := map[string]int64{}
 	c := r.census(s.Selector)
-	for _, x := range r.places {
-		v, ok := x.value(s.Key)
-		if !ok || s.HonorAffinity && anyTerm(p.Terms, x.labels) != nil {
-			continue
+	over := r.countedFor(p, s)
+	counts := c.values(s.Key)
+	if !over.all {
+		counts = make(map[string]int64, len(over.values))
+		for _, x := range over.places {
+			v, _ := x.value(s.Key)
+			counts[v] += c.on[x]
 		}
-		if s.HonorTaints {
-			if _, bad := p.Untolerated(x.taints); bad {
-				continue
-			}
-		}
-		counts[v] += c.on[x]
 	}
 	least := counts[own]
-	for _, n := range counts {
-		least = min(least, n)
+	for _, v := range over.values {
+		least = min(least, counts[v])
 	}
-	if int64(len(counts)) < s.MinDomains {
+	if int64(len(over.values)) < s.MinDomains {
 		least = 0
 	}
 	self := int64(0)
@@ -359,7 +376,44 @@ func (r *replay) spreadRefuses(p *model.Pod, pl *place, s *model.Spread) *model.
 	}
 	if counts[own]+self-least > s.MaxSkew {
 		return &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf("topology spread: %s=%s holds %d of the pods, the emptiest of %d values %d, maxSkew is %d",
-			s.Key, own, counts[own], len(counts), least, s.MaxSkew)}
+			s.Key, own, counts[own], len(over.values), least, s.MaxSkew)}
 	}
 	return nil
+}
+
+// countedFor finds the places that count for a spread of a pod.
+func (r *replay) countedFor(p *model.Pod, s *model.Spread) *counted {
+	k := countedKey{key: s.Key, affinity: s.HonorAffinity, taints: s.HonorTaints}
+	if s.HonorAffinity && len(p.Terms) > 0 {
+		k.terms = &p.Terms[0]
+	}
+	if s.HonorTaints && len(p.Tolerations) > 0 {
+		k.tolerations = &p.Tolerations[0]
+	}
+	if got := r.counted[k]; got != nil {
+		return got
+	}
+	out := &counted{all: true}
+	seen := map[string]bool{}
+	for _, x := range r.places {
+		v, ok := x.value(s.Key)
+		if !ok {
+			continue
+		}
+		bad := s.HonorAffinity && anyTerm(p.Terms, x.labels) != nil
+		if s.HonorTaints && !bad {
+			_, bad = p.Untolerated(x.taints)
+		}
+		if bad {
+			out.all = false
+			continue
+		}
+		out.places = append(out.places, x)
+		if !seen[v] {
+			seen[v] = true
+			out.values = append(out.values, v)
+		}
+	}
+	r.counted[k] = out
+	return out
 }
