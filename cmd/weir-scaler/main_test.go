@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 
 	"github.com/weir-project/weir/core/cluster"
@@ -22,6 +23,7 @@ import (
 	"github.com/weir-project/weir/core/ledger/mem"
 	"github.com/weir-project/weir/core/metric"
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/strategy"
 )
 
 // What is wrong with how it is started is told as such: exit code 2.
@@ -213,5 +215,18 @@ func TestObserverCounts(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s has labels %q, expected %q", name, got[name], want)
 		}
+	}
+}
+
+// The first process of a strategy is no restart, every later one is, whatever became of
+// it; a strategy that is configured anew begins again.
+func TestRestartsOfStrategies(t *testing.T) {
+	t.Parallel()
+	o := testLoop(t, execute.Ports{}).watch
+	for _, starts := range []int{0, 1, 1, 2, 2, 4, 0, 1, 2} {
+		o.strategyState(strategy.Status{Name: "s", State: strategy.Ready, Starts: starts})
+	}
+	if got := testutil.ToFloat64(o.m.StrategyRestarts.WithLabelValues("s")); got != 4 {
+		t.Errorf("%v restarts, expected 3 before the new configuration and 1 after it", got)
 	}
 }

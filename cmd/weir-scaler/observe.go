@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,6 +26,9 @@ type observer struct {
 	counts   execute.Counters // as last exported
 	answered map[string]int64 // notices, as last exported
 	decided  time.Time        // instant of the last world that was planned for
+
+	mu     sync.Mutex     // guards starts: every strategy tells its state by itself
+	starts map[string]int // processes of a strategy, as last exported
 }
 
 // told are the effects that are worth a line of their own; the others are for debugging.
@@ -369,8 +373,22 @@ func (o *observer) strategyCall(c strategy.Call) {
 
 func (o *observer) strategyState(s strategy.Status) {
 	o.m.StrategyUp.WithLabelValues(s.Name).Set(flag(s.State == strategy.Ready))
+	o.m.StrategyRestarts.WithLabelValues(s.Name).Add(float64(o.restarts(s)))
 	o.log.Info("strategy", zap.String("strategy", s.Name), zap.String("strategyVersion", s.Version), zap.String("state", string(s.State)),
 		zap.Int("pid", s.PID), zap.Int("starts", s.Starts), zap.String("lastError", s.LastError))
+}
+
+// restarts is how many processes of a strategy were started since it was told last,
+// save the first. A strategy that was configured anew counts from nothing again.
+func (o *observer) restarts(s strategy.Status) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.starts == nil {
+		o.starts = map[string]int{}
+	}
+	before := o.starts[s.Name]
+	o.starts[s.Name] = s.Starts
+	return max(0, s.Starts-max(before, 1))
 }
 
 func flag(b bool) float64 {
