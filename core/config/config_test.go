@@ -49,7 +49,9 @@ func TestPrecedence(t *testing.T) {
 	if diff := cmp.Diff(want, got.Config); diff != "" {
 		t.Errorf("merged (-want +got):\n%s", diff)
 	}
-	warnings := []string{"environment variable FEATURE_GATES: unknown gates are ignored: Unheard"}
+	warnings := []string{"environment variable FEATURE_GATES: unknown gates are ignored: Unheard",
+		"featureGates.nodeRepair: has no effect on the scaler of this version: nodes that stay unhealthy are not replaced",
+		"featureGates.staticCapacity: has no effect on the scaler of this version: NodePools with replicas get no nodes"}
 	if diff := cmp.Diff(warnings, got.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
@@ -367,5 +369,28 @@ func TestQueueIsNotIgnoredInSilence(t *testing.T) {
 	}
 	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], `"q-x" is not polled`) {
 		t.Errorf("warnings %q, want one that says that the queue is not polled", c.Warnings)
+	}
+}
+
+// A setting that is accepted and that nothing reads is told of; defaults are not.
+func TestSettingsWithoutEffectAreTold(t *testing.T) {
+	t.Parallel()
+	if got := load(t, file(head+"cluster: c\n")).Warnings; len(got) != 0 {
+		t.Errorf("warnings about defaults: %q", got)
+	}
+	got := load(t, file(head+`cluster: c
+featureGates: {nodeOverlay: true, capacityBuffer: true, spotToSpotConsolidation: true}
+nodes: {vmMemoryOverheadPercent: 0.05, reservedENIs: 1}
+alternatives: {max: 10}
+`)).Warnings
+	var fields []string
+	for _, w := range got {
+		field, _, _ := strings.Cut(w, ": has no effect")
+		fields = append(fields, field)
+	}
+	want := []string{"featureGates.spotToSpotConsolidation", "featureGates.nodeOverlay", "featureGates.capacityBuffer",
+		"nodes.vmMemoryOverheadPercent", "nodes.reservedENIs", "alternatives.max"}
+	if diff := cmp.Diff(want, fields); diff != "" {
+		t.Errorf("settings without effect (-want +got):\n%s", diff)
 	}
 }

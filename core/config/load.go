@@ -58,10 +58,38 @@ func Load(in Input) (*Loaded, error) {
 		return nil, err
 	}
 	warnings = append(warnings, more...)
-	if q := cfg.Interruption.Queue; q != "" && in.Role == Scaler {
-		warnings = append(warnings, fmt.Sprintf("interruption.queue: %q is not polled by this version: interruptions are heard of by way of the interruption Lambda only", q))
+	if in.Role == Scaler {
+		warnings = append(warnings, cfg.withoutEffect()...)
 	}
 	return &Loaded{Config: cfg, Warnings: warnings}, nil
+}
+
+// withoutEffect names what is asked for and accepted, and what the scaler of this version
+// does not do: nobody shall rely on a setting that nothing reads.
+func (c *Config) withoutEffect() (out []string) {
+	if q := c.Interruption.Queue; q != "" {
+		out = append(out, fmt.Sprintf("interruption.queue: %q is not polled by this version: interruptions are heard of by way of the interruption Lambda only", q))
+	}
+	usual := Default()
+	for _, s := range []struct {
+		field string
+		asked bool
+		why   string
+	}{
+		{"featureGates.nodeRepair", c.FeatureGates.NodeRepair, "nodes that stay unhealthy are not replaced"},
+		{"featureGates.spotToSpotConsolidation", c.FeatureGates.SpotToSpotConsolidation, "no node is replaced by a cheaper one"},
+		{"featureGates.staticCapacity", c.FeatureGates.StaticCapacity, "NodePools with replicas get no nodes"},
+		{"featureGates.nodeOverlay", c.FeatureGates.NodeOverlay, "NodeOverlays are not read"},
+		{"featureGates.capacityBuffer", c.FeatureGates.CapacityBuffer, "CapacityBuffers are not read"},
+		{"nodes.vmMemoryOverheadPercent", c.Nodes.VMMemoryOverheadPercent != usual.Nodes.VMMemoryOverheadPercent, "the cloud says what machines offer"},
+		{"nodes.reservedENIs", c.Nodes.ReservedENIs != usual.Nodes.ReservedENIs, "the cloud says what machines offer"},
+		{"alternatives.max", c.Alternatives.Max != usual.Alternatives.Max, fmt.Sprintf("a launch names up to %d other offerings", usual.Alternatives.Max)},
+	} {
+		if s.asked {
+			out = append(out, s.field+": has no effect on the scaler of this version: "+s.why)
+		}
+	}
+	return out
 }
 
 type validator struct {
