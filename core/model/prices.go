@@ -18,13 +18,6 @@ type PoolPrices struct {
 	FeePerNode  float64 // USD per hour added for each node, so that a few cents never buy hundreds of small ones
 	Offerings   []Price // in the order of World.Offerings[pool.NodeClass.Name]; nil = market prices
 	PreferLarge bool    // fill the largest legal machine first, then rank by price (first-fit)
-	MaxShare    []ShareLimit
-}
-
-// ShareLimit bounds the share of a pool's nodes that may have a label value.
-type ShareLimit struct {
-	Key, Value string
-	Max        float64 // 0 to 1
 }
 
 // MoveScore is a strategy's word on one command.
