@@ -24,17 +24,40 @@ type pinner struct {
 	a      *around
 	counts map[pinCount]int64 // pods that were pinned here so far
 	anti   map[pinAnti]int64
-	specs  map[string]*spec    // pinned specs by text
-	costs  map[string]float64  // of a spec by pins; +Inf = cannot run there
-	base   map[string]int64    // counts on existing nodes
-	doms   map[string][]string // universes
-	free   map[string][]string // values of a key that a spec may use
-	next   int                 // index of the next new spec
+	specs  map[string]*spec               // pinned specs by text
+	costs  map[string]float64             // of a spec by pins; +Inf = cannot run there
+	base   map[spreadBase]int64           // counts on existing nodes
+	doms   map[spreadBase][]string        // universes
+	there  map[keySelector]*existingCount // of counts and totals on existing nodes
+	totals map[keySelector]int64          // pods that were pinned, whatever the value
+	free   map[string][]string            // values of a key that a spec may use
+	next   int                            // index of the next new spec
 }
 
 type pinCount struct {
 	key, value string
 	selector   int
+}
+
+// spreadBase is what the count of a spread depends on besides the pinned pods; the
+// value and the selector are left out where the question is for all of them.
+type spreadBase struct {
+	spec          int
+	key, value    string
+	selector      int
+	honorAffinity bool
+	honorTaints   bool
+}
+
+type keySelector struct {
+	key      string
+	selector int
+}
+
+// existingCount is the pods of a selector on existing nodes that have a label.
+type existingCount struct {
+	byValue map[string]int64
+	total   int64
 }
 
 type pinAnti struct {
@@ -50,7 +73,9 @@ func (pr *problem) pin() {
 		return
 	}
 	p := &pinner{pr: pr, a: a, counts: map[pinCount]int64{}, anti: map[pinAnti]int64{}, specs: map[string]*spec{}, costs: map[string]float64{},
-		base: map[string]int64{}, doms: map[string][]string{}, free: map[string][]string{}, next: len(pr.specs)}
+		base: map[spreadBase]int64{}, doms: map[spreadBase][]string{}, free: map[string][]string{}, next: len(pr.specs),
+		there: map[keySelector]*existingCount{}, totals: map[keySelector]int64{}}
+	p.existingAnti()
 	keys := p.keysOf()
 	var queue []*group
 	var done []*group
@@ -295,12 +320,12 @@ func (p *pinner) spreadAllows(g *group, s *model.Spread, value string) (crowd in
 // spreadCount is the pods of a spread with a value: on existing nodes that count for
 // this pod, and pinned ones.
 func (p *pinner) spreadCount(g *group, s *model.Spread, sel int, value string) int64 {
-	k := fmt.Sprintf("%d|%s|%d|%t%t|%s", g.spec.index, s.Key, sel, s.HonorAffinity, s.HonorTaints, value)
+	k := spreadBase{g.spec.index, s.Key, value, sel, s.HonorAffinity, s.HonorTaints}
 	n, ok := p.base[k]
 	if !ok {
 		for _, node := range p.pr.w.Nodes {
-			if node.Labels[s.Key] == value && p.countsFor(g, s, node) {
-				n += p.a.onNode[node].counts[sel]
+			if c := p.a.onNode[node].counts[sel]; c > 0 && node.Labels[s.Key] == value && p.countsFor(g, s, node) {
+				n += c
 			}
 		}
 		p.base[k] = n
@@ -328,7 +353,7 @@ func (p *pinner) countsFor(g *group, s *model.Spread, n *model.Node) bool {
 // that count, and those that can really be bought for the pod, its volumes left out
 // of account.
 func (p *pinner) universe(g *group, s *model.Spread) []string {
-	k := fmt.Sprintf("%d|%s|%t%t", g.spec.index, s.Key, s.HonorAffinity, s.HonorTaints)
+	k := spreadBase{spec: g.spec.index, key: s.Key, honorAffinity: s.HonorAffinity, honorTaints: s.HonorTaints}
 	if u, ok := p.doms[k]; ok {
 		return u
 	}
@@ -404,48 +429,53 @@ func (p *pinner) offered(s *spec, key string) []string {
 	return sortedKeys(set)
 }
 
-// count is the pods that a selector picks with a value, wherever they are.
-func (p *pinner) count(key, value string, sel int) int64 {
-	n := p.counts[pinCount{key, value, sel}]
+// existing counts the pods of a selector on existing nodes, once for each label.
+func (p *pinner) existing(key string, sel int) *existingCount {
+	k := keySelector{key, sel}
+	if e := p.there[k]; e != nil {
+		return e
+	}
+	e := &existingCount{byValue: map[string]int64{}}
 	for _, node := range p.pr.w.Nodes {
-		if node.Labels[key] == value && node.Joined() {
-			n += p.a.onNode[node].counts[sel]
+		n := p.a.onNode[node].counts[sel]
+		if v, ok := node.Labels[key]; ok && n > 0 && node.Joined() {
+			e.byValue[v] += n
+			e.total += n
 		}
 	}
-	return n
+	p.there[k] = e
+	return e
+}
+
+// existingAnti notes the anti-affinities of running pods by value.
+func (p *pinner) existingAnti() {
+	for _, node := range p.pr.w.Nodes {
+		for k, n := range p.a.onNode[node].anti {
+			if v, ok := node.Labels[k.key]; ok {
+				p.anti[pinAnti{k, v}] += n
+			}
+		}
+	}
+}
+
+// count is the pods that a selector picks with a value, wherever they are.
+func (p *pinner) count(key, value string, sel int) int64 {
+	return p.counts[pinCount{key, value, sel}] + p.existing(key, sel).byValue[value]
 }
 
 // total is the pods that a selector picks on nodes with the label, and pinned ones.
 func (p *pinner) total(key string, sel int) int64 {
-	var n int64
-	for k, c := range p.counts {
-		if k.key == key && k.selector == sel {
-			n += c
-		}
-	}
-	for _, node := range p.pr.w.Nodes {
-		if _, ok := node.Labels[key]; ok && node.Joined() {
-			n += p.a.onNode[node].counts[sel]
-		}
-	}
-	return n
+	return p.totals[keySelector{key, sel}] + p.existing(key, sel).total
 }
 
-func (p *pinner) shunned(k antiKey, value string) bool {
-	if p.anti[pinAnti{k, value}] > 0 {
-		return true
-	}
-	for _, node := range p.pr.w.Nodes {
-		if node.Labels[k.key] == value && p.a.onNode[node].anti[k] > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (p *pinner) shunned(k antiKey, value string) bool { return p.anti[pinAnti{k, value}] > 0 }
 
 func (p *pinner) record(g *group, pins map[string]string) {
 	for key, v := range pins {
-		g.picked.each(func(s int) { p.counts[pinCount{key, v, s}]++ })
+		g.picked.each(func(s int) {
+			p.counts[pinCount{key, v, s}]++
+			p.totals[keySelector{key, s}]++
+		})
 	}
 	for _, t := range g.topo().AntiAffinity {
 		if v, ok := pins[t.Key]; ok {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,26 +21,37 @@ type replay struct {
 	kinds   map[string]*kind
 	sels    map[string]*census
 	order   []*census
-	shuns   []*shun // anti-affinities of pods that are there
-	byShun  map[string]*shun
+	byShun  map[shunKey]*shun // anti-affinities of pods that are there
 	kindOf  map[*model.Pod]*kind
 	counted map[countedKey]*counted
+	texts   map[string]int       // ids of terms and tolerations by text
+	askers  map[*model.Pod]asker // of pods with a spread
 }
 
-// countedKey is what decides which places count for a spread: the pods of a group
-// share their terms and tolerations.
+// asker is what of a pod decides which places count for its spreads, as ids; 0 = nothing.
+type asker struct{ terms, tolerations int }
+
+// countedKey is what decides which places count for a spread.
 type countedKey struct {
 	key              string
 	affinity, taints bool
-	terms            *require.Set
-	tolerations      *model.Toleration
+	asker            asker
 }
 
 // counted is the places that count for a spread, and their values.
 type counted struct {
-	all    bool // every place with the label does
-	places []*place
-	values []string
+	key    string
+	places map[*place]string // with their value
+	values map[string]bool
+}
+
+// tally counts the pods of a selector by value over the places that count for a
+// spread, and knows the least of the counts. Pods only ever come.
+type tally struct {
+	over  *counted
+	by    map[string]int64
+	holds map[int64]int // how many values have a count
+	least int64
 }
 
 // place is a node as the replay sees it.
@@ -62,14 +74,17 @@ type census struct {
 	sel   model.Selector
 	on    map[*place]int64
 	byKey map[string]map[string]int64
+	over  map[*counted]*tally
+	shuns []*shun // anti-affinities that have the selector
 }
 
 // shun counts the pods that have an anti-affinity, by the value of its key.
 type shun struct {
-	sel model.Selector
 	key string
 	by  map[string]int64
 }
+
+type shunKey struct{ key, selector string }
 
 // misfit is a pod that could not be bound, and why.
 type misfit struct {
@@ -87,8 +102,8 @@ func replayPlan(w *model.World, placements []model.Placement, launch []*model.Ne
 	if !asksOfOthers(w, placements, launch) {
 		return nil
 	}
-	r := &replay{planned: map[*model.Pod]bool{}, kinds: map[string]*kind{}, sels: map[string]*census{}, byShun: map[string]*shun{},
-		kindOf: map[*model.Pod]*kind{}, counted: map[countedKey]*counted{}}
+	r := &replay{planned: map[*model.Pod]bool{}, kinds: map[string]*kind{}, sels: map[string]*census{}, byShun: map[shunKey]*shun{},
+		kindOf: map[*model.Pod]*kind{}, counted: map[countedKey]*counted{}, texts: map[string]int{}, askers: map[*model.Pod]asker{}}
 	byNode := map[*model.Node]*place{}
 	var queue []waitingPod
 	for _, n := range w.Nodes {
@@ -188,7 +203,7 @@ func (r *replay) know(pods []*model.Pod) {
 func (r *replay) census(s model.Selector) *census {
 	c := r.sels[s.ID]
 	if c == nil {
-		c = &census{sel: s, on: map[*place]int64{}, byKey: map[string]map[string]int64{}}
+		c = &census{sel: s, on: map[*place]int64{}, byKey: map[string]map[string]int64{}, over: map[*counted]*tally{}}
 		r.sels[s.ID] = c
 		r.order = append(r.order, c)
 	}
@@ -243,12 +258,13 @@ func (r *replay) add(p *model.Pod, pl *place) {
 			if !ok {
 				continue
 			}
-			k := a.Key + "\x00" + a.Selector.ID
+			k := shunKey{a.Key, a.Selector.ID}
 			s := r.byShun[k]
 			if s == nil {
-				s = &shun{sel: a.Selector, key: a.Key, by: map[string]int64{}}
+				s = &shun{key: a.Key, by: map[string]int64{}}
 				r.byShun[k] = s
-				r.shuns = append(r.shuns, s)
+				c := r.census(a.Selector)
+				c.shuns = append(c.shuns, s)
 			}
 			s.by[v]++
 		}
@@ -263,6 +279,41 @@ func (r *replay) add(p *model.Pod, pl *place) {
 				m[v]++
 			}
 		}
+		for _, t := range c.over {
+			if v, ok := t.over.places[pl]; ok {
+				t.add(v)
+			}
+		}
+	}
+}
+
+// tallied is the census's tally over the places that count for a spread.
+func (c *census) tallied(over *counted) *tally {
+	if t := c.over[over]; t != nil {
+		return t
+	}
+	t := &tally{over: over, by: make(map[string]int64, len(over.values)), holds: map[int64]int{}}
+	for pl, n := range c.on {
+		if v, ok := over.places[pl]; ok {
+			t.by[v] += n
+		}
+	}
+	t.least = math.MaxInt64
+	for v := range over.values {
+		t.holds[t.by[v]]++
+		t.least = min(t.least, t.by[v])
+	}
+	c.over[over] = t
+	return t
+}
+
+func (t *tally) add(v string) {
+	n := t.by[v]
+	t.by[v] = n + 1
+	t.holds[n]--
+	t.holds[n+1]++
+	if t.holds[t.least] == 0 {
+		t.least++ // the last of the emptiest values got one more
 	}
 }
 
@@ -306,9 +357,11 @@ func (r *replay) refuses(p *model.Pod, pl *place) *model.Reason {
 	no := func(f model.Filter, format string, args ...any) *model.Reason {
 		return &model.Reason{Filter: f, Message: fmt.Sprintf(format, args...)}
 	}
-	for _, s := range r.shuns {
-		if v, ok := pl.value(s.key); ok && s.by[v] > 0 && s.sel.Picks(p) {
-			return no(model.FilterAffinity, "anti-affinity of another pod: %s=%s holds one that must not be near this pod", s.key, v)
+	for _, c := range r.kindOf[p].picked {
+		for _, s := range c.shuns {
+			if v, ok := pl.value(s.key); ok && s.by[v] > 0 {
+				return no(model.FilterAffinity, "anti-affinity of another pod: %s=%s holds one that must not be near this pod", s.key, v)
+			}
 		}
 	}
 	if p.Topology == nil {
@@ -353,21 +406,10 @@ func (r *replay) spreadRefuses(p *model.Pod, pl *place, s *model.Spread) *model.
 	if !ok {
 		return &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf("topology spread: %s has no label %s", pl.name, s.Key)}
 	}
-	c := r.census(s.Selector)
 	over := r.countedFor(p, s)
-	counts := c.values(s.Key)
-	if !over.all {
-		counts = make(map[string]int64, len(over.values))
-		for _, x := range over.places {
-			v, _ := x.value(s.Key)
-			counts[v] += c.on[x]
-		}
-	}
-	least := counts[own]
-	for _, v := range over.values {
-		least = min(least, counts[v])
-	}
-	if int64(len(over.values)) < s.MinDomains {
+	t := r.census(s.Selector).tallied(over)
+	counts, least := t.by, t.least
+	if !over.values[own] || int64(len(over.values)) < s.MinDomains {
 		least = 0
 	}
 	self := int64(0)
@@ -383,37 +425,56 @@ func (r *replay) spreadRefuses(p *model.Pod, pl *place, s *model.Spread) *model.
 
 // countedFor finds the places that count for a spread of a pod.
 func (r *replay) countedFor(p *model.Pod, s *model.Spread) *counted {
-	k := countedKey{key: s.Key, affinity: s.HonorAffinity, taints: s.HonorTaints}
-	if s.HonorAffinity && len(p.Terms) > 0 {
-		k.terms = &p.Terms[0]
+	k := countedKey{key: s.Key, affinity: s.HonorAffinity, taints: s.HonorTaints, asker: r.asker(p)}
+	if !s.HonorAffinity {
+		k.asker.terms = 0
 	}
-	if s.HonorTaints && len(p.Tolerations) > 0 {
-		k.tolerations = &p.Tolerations[0]
+	if !s.HonorTaints {
+		k.asker.tolerations = 0
 	}
 	if got := r.counted[k]; got != nil {
 		return got
 	}
-	out := &counted{all: true}
-	seen := map[string]bool{}
+	out := &counted{key: s.Key, places: map[*place]string{}, values: map[string]bool{}}
 	for _, x := range r.places {
 		v, ok := x.value(s.Key)
 		if !ok {
 			continue
 		}
-		bad := s.HonorAffinity && anyTerm(p.Terms, x.labels) != nil
-		if s.HonorTaints && !bad {
-			_, bad = p.Untolerated(x.taints)
-		}
-		if bad {
-			out.all = false
+		if s.HonorAffinity && anyTerm(p.Terms, x.labels) != nil {
 			continue
 		}
-		out.places = append(out.places, x)
-		if !seen[v] {
-			seen[v] = true
-			out.values = append(out.values, v)
+		if s.HonorTaints {
+			if _, bad := p.Untolerated(x.taints); bad {
+				continue
+			}
 		}
+		out.places[x], out.values[v] = v, true
 	}
 	r.counted[k] = out
 	return out
+}
+
+// asker finds the ids of the pod's terms and tolerations, once for each pod.
+func (r *replay) asker(p *model.Pod) asker {
+	if a, ok := r.askers[p]; ok {
+		return a
+	}
+	id := func(text []byte) int {
+		n, ok := r.texts[string(text)]
+		if !ok {
+			n = len(r.texts) + 1
+			r.texts[string(text)] = n
+		}
+		return n
+	}
+	var a asker
+	if !slices.ContainsFunc(p.Terms, func(t require.Set) bool { return t.Len() == 0 }) {
+		a.terms = id(appendSpecKey(nil, &model.Pod{Terms: p.Terms}))
+	}
+	if len(p.Tolerations) > 0 {
+		a.tolerations = id(appendSpecKey(nil, &model.Pod{Tolerations: p.Tolerations}))
+	}
+	r.askers[p] = a
+	return a
 }
