@@ -23,12 +23,14 @@ type intern struct {
 	terms       map[string][]require.Set
 	tolerations map[string][]model.Toleration
 	topologies  map[string]*model.Topology
+	softs       map[string]*model.Soft
+	preferred   map[string][]model.Preference
 }
 
 func (i *intern) init() {
 	i.texts, i.labels = map[string]string{}, map[string]map[string]string{}
 	i.terms, i.tolerations = map[string][]require.Set{}, map[string][]model.Toleration{}
-	i.topologies = map[string]*model.Topology{}
+	i.topologies, i.softs, i.preferred = map[string]*model.Topology{}, map[string]*model.Soft{}, map[string][]model.Preference{}
 }
 
 func share[V any](table *map[string]V, key string, value V) V {
@@ -79,6 +81,29 @@ func (i *intern) pod(p *model.Pod) {
 	if p.Topology != nil {
 		p.Topology = share(&i.topologies, topologyKey(p.Topology), p.Topology)
 	}
+	if p.Soft != nil {
+		p.Soft = share(&i.softs, softKey(p.Soft), p.Soft)
+	}
+	if len(p.Preferred) > 0 {
+		var b strings.Builder
+		for _, t := range p.Preferred {
+			fmt.Fprintf(&b, "%d %q;", t.Weight, t.Set.Key())
+		}
+		p.Preferred = share(&i.preferred, b.String(), p.Preferred)
+	}
+}
+
+// softKey is equal for equal preferences.
+func softKey(s *model.Soft) string {
+	var b strings.Builder
+	b.WriteString(topologyKey(&model.Topology{Spreads: s.Spreads}))
+	for _, a := range s.Affinity {
+		fmt.Fprintf(&b, "near %d %q %q;", a.Weight, a.Key, a.Selector.ID)
+	}
+	for _, a := range s.AntiAffinity {
+		fmt.Fprintf(&b, "far %d %q %q;", a.Weight, a.Key, a.Selector.ID)
+	}
+	return b.String()
 }
 
 // topologyKey is equal for equal wishes: selectors with one ID pick the same pods.

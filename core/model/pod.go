@@ -59,6 +59,13 @@ type Unsupported struct {
 	Message string
 }
 
+// Form marks a copy of a pod whose preferences a planner treats as rules for now.
+type Form struct {
+	Key        string   // equal for equal forms
+	SoftTaints bool     // taints with PreferNoSchedule keep it away, too
+	Past       []string // preferences of pods that no longer count this one; "*" = all
+}
+
 // Pod is a pod as planning sees it.
 type Pod struct {
 	UID, Namespace, Name string
@@ -71,6 +78,8 @@ type Pod struct {
 	Preferred   []Preference    // heaviest first
 	Tolerations []Toleration
 	Topology    *Topology     // nil = asks nothing of the pods around it
+	Soft        *Soft         // nil = prefers nothing of the pods around it
+	Form        *Form         // on copies that a planner makes; nil on pods of a cluster
 	Unsupported []Unsupported // reasons why it cannot be planned for; empty = it can
 	Invalid     string        // why the pod is to be left alone altogether (bad requirement), or empty
 	Ignore      bool          // asks for karpenter.sh/nodepool DoesNotExist: kept off our nodes on purpose
@@ -123,11 +132,19 @@ func (p *Pod) Tolerates(t Taint) bool {
 	return false
 }
 
-// Untolerated is the first taint of the list that keeps the pod away, by the hard
-// effects NoSchedule and NoExecute.
+// Untolerated is the first taint of the list that keeps the pod away: by the hard
+// effects NoSchedule and NoExecute, and by PreferNoSchedule where its form says so.
 func (p *Pod) Untolerated(taints []Taint) (Taint, bool) {
+	return p.untolerated(taints, p.Form != nil && p.Form.SoftTaints)
+}
+
+// Repelled is the first taint with a hard effect that the pod does not tolerate,
+// whatever its form: what kube-scheduler goes by when it counts nodes for a spread.
+func (p *Pod) Repelled(taints []Taint) (Taint, bool) { return p.untolerated(taints, false) }
+
+func (p *Pod) untolerated(taints []Taint, soft bool) (Taint, bool) {
 	for _, t := range taints {
-		if t.Effect != PreferNoSchedule && !p.Tolerates(t) {
+		if (soft || t.Effect != PreferNoSchedule) && !p.Tolerates(t) {
 			return t, true
 		}
 	}

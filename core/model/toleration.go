@@ -21,12 +21,15 @@ func (t Toleration) Matches(taint Taint) bool {
 	case "Exists":
 		return true
 	case "Lt", "Gt":
-		want, err1 := strconv.ParseInt(t.Value, 10, 64)
-		have, err2 := strconv.ParseInt(taint.Value, 10, 64)
-		if err1 != nil || err2 != nil {
-			return false
-		}
-		return t.Operator == "Lt" && have < want || t.Operator == "Gt" && have > want
+		want, ok1 := integer(t.Value)
+		have, ok2 := integer(taint.Value)
+		return ok1 && ok2 && (t.Operator == "Lt" && have < want || t.Operator == "Gt" && have > want)
 	}
 	return false
+}
+
+// integer reads a decimal number as the API writes it: no plus sign, no leading zeros.
+func integer(s string) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == s
 }

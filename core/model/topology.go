@@ -15,7 +15,7 @@ type Selector struct {
 func (s Selector) Picks(p *Pod) bool { return s.Matches != nil && s.Matches(p) }
 
 // Spread asks that the pods a selector picks be spread evenly over the values of a
-// node label. Only hard constraints (DoNotSchedule) are kept.
+// node label.
 type Spread struct {
 	Key           string // canonical label key
 	MaxSkew       int64  // at least 1
@@ -25,8 +25,8 @@ type Spread struct {
 	HonorTaints   bool // nodeTaintsPolicy
 }
 
-// PodTerm is a required affinity or anti-affinity to the pods that a selector picks,
-// within the nodes that share the value of a label.
+// PodTerm is an affinity or anti-affinity to the pods that a selector picks, within
+// the nodes that share the value of a label.
 type PodTerm struct {
 	Key      string // canonical label key
 	Selector Selector
@@ -45,9 +45,27 @@ func (h HostPort) Collides(o HostPort) bool {
 	return h.Port == o.Port && h.Protocol == o.Protocol && (every(h.IP) || every(o.IP) || h.IP == o.IP)
 }
 
+// WeightedTerm is a preferred affinity or anti-affinity with its weight, 1 to 100.
+type WeightedTerm struct {
+	Weight int32
+	PodTerm
+}
+
+// Soft is what a pod prefers of the pods around it.
+type Soft struct {
+	Affinity     []WeightedTerm // heaviest first
+	AntiAffinity []WeightedTerm // heaviest first
+	Spreads      []Spread       // ScheduleAnyway, in the order of the spec
+}
+
+// None says whether nothing is preferred.
+func (s *Soft) None() bool {
+	return s == nil || len(s.Affinity) == 0 && len(s.AntiAffinity) == 0 && len(s.Spreads) == 0
+}
+
 // Topology is what a pod asks of the pods around it and of the places of its volumes.
 type Topology struct {
-	Spreads      []Spread
+	Spreads      []Spread // DoNotSchedule
 	Affinity     []PodTerm
 	AntiAffinity []PodTerm
 	HostPorts    []HostPort

@@ -31,7 +31,6 @@ type Shape struct {
 	GracePeriod   time.Duration
 	Gated         bool
 	NodeName      string
-	Soft          []string // soft wishes that planning does not look at
 
 	Volumes []PodVolume // those that Volumes.Place must look at
 
@@ -278,12 +277,6 @@ func (s *Shape) preferences(spec *corev1.PodSpec) {
 			}
 		}
 		sort.SliceStable(s.Preferred, func(i, j int) bool { return s.Preferred[i].Weight > s.Preferred[j].Weight })
-	}
-	if a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
-		s.Soft = append(s.Soft, "preferred pod affinity")
-	}
-	if a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
-		s.Soft = append(s.Soft, "preferred pod anti-affinity")
 	}
 }
 

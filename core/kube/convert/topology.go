@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -20,10 +21,21 @@ type neighbours struct {
 	affinity []corev1.PodAffinityTerm
 	anti     []corev1.PodAffinityTerm
 	ports    []model.HostPort
+	soft     preferences
 }
 
-func (n *neighbours) none() bool {
-	return len(n.spreads) == 0 && len(n.affinity) == 0 && len(n.anti) == 0 && len(n.ports) == 0
+// preferences is what a spec prefers of the pods around it.
+type preferences struct {
+	spreads        []corev1.TopologySpreadConstraint // ScheduleAnyway
+	affinity, anti []corev1.WeightedPodAffinityTerm  // heaviest first
+}
+
+func (p *preferences) none() bool {
+	return len(p.spreads) == 0 && len(p.affinity) == 0 && len(p.anti) == 0
+}
+
+func (n *neighbours) asks() bool {
+	return len(n.spreads)+len(n.affinity)+len(n.anti)+len(n.ports) > 0
 }
 
 // around reads the parts of a spec that look at other pods. Errors are *FieldError: a
@@ -31,26 +43,28 @@ func (n *neighbours) none() bool {
 func (s *Shape) around(spec *corev1.PodSpec, daemon bool) error {
 	n := &neighbours{ports: hostPorts(spec)}
 	if !daemon { // daemon pods come with their node: nothing of theirs is placed
-		soft := false
 		for i, c := range spec.TopologySpreadConstraints {
-			if c.WhenUnsatisfiable == corev1.ScheduleAnyway {
-				soft = true
-				continue
-			}
 			if err := usable(c.LabelSelector, fmt.Sprintf("spec.topologySpreadConstraints[%d].labelSelector", i)); err != nil {
 				return err
 			}
-			n.spreads = append(n.spreads, c)
-		}
-		if soft {
-			s.Soft = append(s.Soft, "topology spread with ScheduleAnyway")
+			if c.WhenUnsatisfiable == corev1.ScheduleAnyway {
+				n.soft.spreads = append(n.soft.spreads, c)
+			} else {
+				n.spreads = append(n.spreads, c)
+			}
 		}
 		if a := spec.Affinity; a != nil {
 			if a.PodAffinity != nil {
 				n.affinity = a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+				if err := s.weighted(&n.soft.affinity, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, "podAffinity"); err != nil {
+					return err
+				}
 			}
 			if a.PodAntiAffinity != nil {
 				n.anti = a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+				if err := s.weighted(&n.soft.anti, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, "podAntiAffinity"); err != nil {
+					return err
+				}
 			}
 		}
 		for i, t := range n.affinity {
@@ -68,9 +82,22 @@ func (s *Shape) around(spec *corev1.PodSpec, daemon bool) error {
 			}
 		}
 	}
-	if !n.none() {
+	if n.asks() || !n.soft.none() {
 		s.near = n
 	}
+	return nil
+}
+
+// weighted reads preferred terms, heaviest first, those of equal weight in the order
+// of the spec.
+func (s *Shape) weighted(out *[]corev1.WeightedPodAffinityTerm, terms []corev1.WeightedPodAffinityTerm, kind string) error {
+	for i, t := range terms {
+		if err := usable(t.PodAffinityTerm.LabelSelector, fmt.Sprintf("spec.affinity.%s.preferredDuringSchedulingIgnoredDuringExecution[%d].podAffinityTerm.labelSelector", kind, i)); err != nil {
+			return err
+		}
+	}
+	*out = slices.Clone(terms)
+	slices.SortStableFunc(*out, func(a, b corev1.WeightedPodAffinityTerm) int { return cmp.Compare(b.Weight, a.Weight) })
 	return nil
 }
 
@@ -112,8 +139,7 @@ func (s *Shape) Around(m *model.Pod) {
 	if s.near == nil {
 		return
 	}
-	t := &model.Topology{HostPorts: s.near.ports}
-	for _, c := range s.near.spreads {
+	spread := func(c corev1.TopologySpreadConstraint) model.Spread {
 		sp := model.Spread{Key: c.TopologyKey, MaxSkew: max(int64(c.MaxSkew), 1), HonorAffinity: true,
 			Selector: selector([]string{m.Namespace}, c.LabelSelector, m.Labels, c.MatchLabelKeys, nil)}
 		if c.MinDomains != nil {
@@ -125,7 +151,7 @@ func (s *Shape) Around(m *model.Pod) {
 		if c.NodeTaintsPolicy != nil {
 			sp.HonorTaints = *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
 		}
-		t.Spreads = append(t.Spreads, sp)
+		return sp
 	}
 	term := func(a corev1.PodAffinityTerm) model.PodTerm {
 		namespaces := a.Namespaces
@@ -140,13 +166,31 @@ func (s *Shape) Around(m *model.Pod) {
 		}
 		return model.PodTerm{Key: a.TopologyKey, Selector: selector(namespaces, a.LabelSelector, m.Labels, a.MatchLabelKeys, a.MismatchLabelKeys)}
 	}
-	for _, a := range s.near.affinity {
-		t.Affinity = append(t.Affinity, term(a))
+	if s.near.asks() {
+		t := &model.Topology{HostPorts: s.near.ports}
+		for _, c := range s.near.spreads {
+			t.Spreads = append(t.Spreads, spread(c))
+		}
+		for _, a := range s.near.affinity {
+			t.Affinity = append(t.Affinity, term(a))
+		}
+		for _, a := range s.near.anti {
+			t.AntiAffinity = append(t.AntiAffinity, term(a))
+		}
+		m.Topology = t
 	}
-	for _, a := range s.near.anti {
-		t.AntiAffinity = append(t.AntiAffinity, term(a))
+	if soft := &s.near.soft; !soft.none() {
+		m.Soft = &model.Soft{}
+		for _, c := range soft.spreads {
+			m.Soft.Spreads = append(m.Soft.Spreads, spread(c))
+		}
+		for _, a := range soft.affinity {
+			m.Soft.Affinity = append(m.Soft.Affinity, model.WeightedTerm{Weight: a.Weight, PodTerm: term(a.PodAffinityTerm)})
+		}
+		for _, a := range soft.anti {
+			m.Soft.AntiAffinity = append(m.Soft.AntiAffinity, model.WeightedTerm{Weight: a.Weight, PodTerm: term(a.PodAffinityTerm)})
+		}
 	}
-	m.Topology = t
 }
 
 // selector picks the pods of the given namespaces (nil = every one) by labels; keys

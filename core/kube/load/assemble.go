@@ -175,7 +175,6 @@ func (l *loader) nodesInto(in *Input) (map[string]*model.Node, error) {
 // of each DaemonSet as it was read.
 func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*model.Node) map[string]*podEntry {
 	samples := map[string]*podEntry{}
-	soft := map[string]*tally{}
 	lost := &tally{}
 	missing := map[string]bool{}
 	templates := l.claimTemplates()
@@ -217,16 +216,7 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 		default:
 			p.Unschedulable = true
 			in.Pods = append(in.Pods, p)
-			for _, w := range s.Soft {
-				if soft[w] == nil {
-					soft[w] = &tally{}
-				}
-				soft[w].add(p.ID())
-			}
 		}
-	}
-	for _, w := range slices.Sorted(maps.Keys(soft)) {
-		l.warn("%s not looked at in planning: %s", w, soft[w])
 	}
 	if lost.n > 0 {
 		l.warn("bound to a node that is not in the input, left out: %s", lost)

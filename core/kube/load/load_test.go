@@ -465,7 +465,6 @@ metadata: {name: s}
 	want := []string{
 		`-: document 1: Deployment default/web: unknown field "spec.template.spec.colour"`,
 		"-: not of a kind that is read: Service v1",
-		"topology spread with ScheduleAnyway not looked at in planning: 3 pods, such as default/web-0",
 		"not used: 1 Namespace",
 	}
 	if d := cmp.Diff(want, in.Warnings); d != "" {
