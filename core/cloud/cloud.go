@@ -15,6 +15,8 @@ type Offer struct {
 	Zone         string  `json:"zone"`
 	USDPerHour   float64 `json:"usdPerHour"`         // market price when it was planned
 	Priority     float64 `json:"priority,omitempty"` // effective price; lower is preferred
+
+	ReservationID string `json:"reservationId,omitempty"` // of reserved capacity
 }
 
 // Launch asks for instances of one capacity type that are all alike.

@@ -3,6 +3,7 @@ package userdata
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -150,4 +151,10 @@ func pairs(m map[string]string, separator string) string {
 		parts = append(parts, k+separator+m[k])
 	}
 	return strings.Join(parts, ",")
+}
+
+// IPv6 says whether the cluster's services have addresses of that family.
+func (c *Cluster) IPv6() bool {
+	a, err := netip.ParseAddr(c.DNS)
+	return err == nil && a.Is6()
 }
