@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -88,8 +89,41 @@ func Render(in Input) (*Request, error) {
 	return &r.out, nil
 }
 
-// Encode writes the request as the ledger stores it.
-func (r *Request) Encode() ([]byte, error) { return json.Marshal(r) }
+// Encode writes the request as the ledger stores it. Fields that are not set are left out: the SDK's types have hundreds,
+// and more with each of its releases.
+func (r *Request) Encode() ([]byte, error) { return compact(r) }
+
+func compact(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil {
+		return nil, err
+	}
+	return json.Marshal(prune(tree))
+}
+
+func prune(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		for k, e := range x {
+			if e == nil || e == "" {
+				delete(x, k)
+			} else {
+				x[k] = prune(e)
+			}
+		}
+	case []any:
+		for i, e := range x {
+			x[i] = prune(e)
+		}
+	}
+	return v
+}
 
 // Decode reads what Encode wrote.
 func Decode(b []byte) (*Request, error) {

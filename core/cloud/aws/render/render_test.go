@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -116,10 +117,15 @@ func TestGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := json.MarshalIndent(request(t, in), "", " ")
+			b, err := request(t, in).Encode()
 			if err != nil {
 				t.Fatal(err)
 			}
+			var indented bytes.Buffer
+			if err := json.Indent(&indented, b, "", " "); err != nil {
+				t.Fatal(err)
+			}
+			text := indented.Bytes()
 			path := filepath.Join("testdata", name+".json")
 			if *update {
 				if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {

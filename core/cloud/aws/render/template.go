@@ -3,7 +3,6 @@ package render
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -26,7 +25,7 @@ const TemplatePrefix = "karpenter.k8s.aws/"
 
 // templateName is a hash of the content, and of the class: templates are collected by class.
 func templateName(class string, data *types.RequestLaunchTemplateData) (string, error) {
-	text, err := json.Marshal(data)
+	text, err := compact(data)
 	if err != nil {
 		return "", fmt.Errorf("launch template of EC2NodeClass %s: %w", class, err)
 	}
