@@ -118,7 +118,7 @@ func (d *dual) maximise() (float64, weights) {
 // Bound is a price, USD per hour in real money, that no legal plan for the pods on
 // new nodes alone can go below. Pods that no new node can hold count nothing.
 func Bound(w *model.World, pods []*model.Pod) float64 {
-	pr := compile(w, nil, pods)
+	pr := compile(w, nil, pods, false)
 	left := make([]int64, len(pr.groups))
 	for i, g := range pr.groups {
 		left[i] = int64(g.units())

@@ -23,6 +23,7 @@ type problem struct {
 	pools  []*pool // in the order in which they are tried
 	class  map[string]*class
 	around *around
+	ranked bool            // groups are told apart by priority, and served in its order
 	kept   []model.Verdict // pods that have their verdict already
 }
 
@@ -241,8 +242,8 @@ func (l *limits) times(capacity resource.Vector, want int64) int64 {
 	return max(want, 0)
 }
 
-func compile(w *model.World, prices *model.Prices, pods []*model.Pod) *problem {
-	pr := &problem{w: w, prices: prices, class: map[string]*class{}}
+func compile(w *model.World, prices *model.Prices, pods []*model.Pod, ranked bool) *problem {
+	pr := &problem{w: w, prices: prices, ranked: ranked, class: map[string]*class{}}
 	if pr.prices == nil {
 		pr.prices = &model.Prices{}
 	}
@@ -305,6 +306,9 @@ func (pr *problem) group(pods []*model.Pod) {
 			specs[string(buf)] = s
 		}
 		buf = appendSizeKey(buf, p.Requests)
+		if pr.ranked {
+			buf = appendPriority(buf, p)
+		}
 		g := groups[string(buf)]
 		if g == nil {
 			g = &group{spec: s, per: 1, req: p.Requests, size: pr.vec(p.Requests)}
@@ -319,9 +323,7 @@ func (pr *problem) group(pods []*model.Pod) {
 	slices.Sort(keys)
 	for _, k := range keys {
 		g := groups[k]
-		slices.SortFunc(g.pods, func(a, b *model.Pod) int {
-			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-		})
+		slices.SortFunc(g.pods, bindingOrder)
 		pr.groups = append(pr.groups, g)
 	}
 	specKeys := make([]string, 0, len(specs))

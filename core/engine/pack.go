@@ -24,7 +24,8 @@ type packer struct {
 	groups  []*group
 	options []*option
 	joins   *joins
-	large   bool // the largest machine first, then ranked by price: how first-fit buys
+	levels  []int // of the priority of each group, nil = priorities are not looked at
+	large   bool  // the largest machine first, then ranked by price: how first-fit buys
 }
 
 // queue orders options by the efficiency that they last had.
@@ -214,9 +215,9 @@ func sum(left []int64) int64 {
 }
 
 // better compares two packings: fewer pods left over, then the lower price.
-func better(a, b []column, leftA, leftB []int64) bool {
-	if x, y := sum(leftA), sum(leftB); x != y {
-		return x < y
+func (p *packer) better(a, b []column, leftA, leftB []int64) bool {
+	if d := p.fewer(leftA, leftB); d != 0 {
+		return d < 0
 	}
 	return cost(a) < cost(b)-1e-9
 }
@@ -241,7 +242,7 @@ func (p *packer) pack(value []float64, left []int64) []column {
 			var w int64
 			cols, w = p.greedy(v, try, p.newCaps())
 			work = max(work, w)
-			if better(cols, best, try, bestLeft) {
+			if p.better(cols, best, try, bestLeft) {
 				best, bestLeft = cols, try
 			}
 		}
@@ -303,7 +304,7 @@ func (p *packer) improve(cols []column, left []int64, value []float64, effort in
 			try := slices.Clone(again)
 			redone, w := p.greedy(v, try, p.newCaps())
 			spent += w
-			if sum(try) == sum(left) && cost(redone) < cost(best)-1e-9 {
+			if p.fewer(try, left) == 0 && cost(redone) < cost(best)-1e-9 {
 				best = redone
 			}
 		}

@@ -90,7 +90,12 @@ func (pr *problem) pin() {
 		return
 	}
 	// pods that others want to be near come first, then those that want to be near them
-	slices.SortStableFunc(queue, func(x, y *group) int { return cmp.Compare(len(x.topo().Affinity), len(y.topo().Affinity)) })
+	slices.SortStableFunc(queue, func(x, y *group) int {
+		if pr.ranked && x.priority() != y.priority() {
+			return cmp.Compare(y.priority(), x.priority())
+		}
+		return cmp.Compare(len(x.topo().Affinity), len(y.topo().Affinity))
+	})
 	for len(queue) > 0 {
 		var later []*group
 		progress := false

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/weir-project/weir/core/model"
@@ -18,9 +19,14 @@ type Result struct {
 
 // Place finds a place for every waiting pod of the world that can have one: on
 // existing nodes first, then on new ones of the pools in the order of their weight.
-// Pools of equal weight compete by price. prices may be nil: the market's hold.
-func Place(w *model.World, prices *model.Prices) *Result {
-	r, misfits := pass(w, prices, w.Pods, nil)
+// Pools of equal weight compete by price. Where room or limits do not suffice for all,
+// pods of higher priority come first. prices may be nil: the market's hold.
+func Place(w *model.World, prices *model.Prices) *Result { return byPriority(w, prices) }
+
+// placeAll finds places for some of the waiting pods; ranked = higher priorities are
+// served first, whatever that costs.
+func placeAll(w *model.World, prices *model.Prices, waiting []*model.Pod, ranked bool) *Result {
+	r, misfits := pass(w, prices, waiting, nil, ranked)
 	var out []model.Verdict
 	without := map[*model.Pod]bool{}
 	for attempt := 0; len(misfits) > 0; attempt++ {
@@ -29,7 +35,7 @@ func Place(w *model.World, prices *model.Prices) *Result {
 		// attempt leaves out everything that asks something of others.
 		if attempt == maxReplans {
 			misfits = nil
-			for _, p := range w.Pods {
+			for _, p := range waiting {
 				if !without[p] && !p.Topology.None() {
 					misfits = append(misfits, misfit{p, model.Reason{Filter: model.FilterTopology, Message: "no way was found to place it together with the pods that its spreads and affinities count"}})
 				}
@@ -39,8 +45,8 @@ func Place(w *model.World, prices *model.Prices) *Result {
 			without[m.pod] = true
 			out = append(out, model.Verdict{Pod: m.pod, Reasons: []model.Reason{m.why}})
 		}
-		pods := slices.DeleteFunc(slices.Clone(w.Pods), func(p *model.Pod) bool { return without[p] })
-		r, misfits = pass(w, prices, pods, out)
+		pods := slices.DeleteFunc(slices.Clone(waiting), func(p *model.Pod) bool { return without[p] })
+		r, misfits = pass(w, prices, pods, out, ranked)
 		if attempt == maxReplans {
 			break
 		}
@@ -53,8 +59,8 @@ func Place(w *model.World, prices *model.Prices) *Result {
 const maxReplans = 4
 
 // pass is one attempt over the given pods; kept are verdicts that stand already.
-func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.Verdict) (*Result, []misfit) {
-	pr := compile(w, prices, pods)
+func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.Verdict, ranked bool) (*Result, []misfit) {
+	pr := compile(w, prices, pods, ranked)
 	pr.kept = append(pr.kept, kept...)
 	res := &Result{Unplaced: pr.kept}
 	left := make([]int64, len(pr.groups))
@@ -93,9 +99,7 @@ func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.
 			}
 		}
 	}
-	slices.SortStableFunc(res.Unplaced, func(a, b model.Verdict) int {
-		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
-	})
+	sortVerdicts(res.Unplaced)
 	return res, replayPlan(w, res.Placements, res.New)
 }
 
@@ -109,7 +113,8 @@ func waiting(groups []*group, left []int64) []*group {
 	return out
 }
 
-// existing puts pods on nodes that are there, largest pods first.
+// existing puts pods on nodes that are there, largest pods first; where priorities are
+// looked at, those of the highest before them.
 func (pr *problem) existing(next []int) []model.Placement {
 	if len(pr.w.Nodes) == 0 {
 		return nil
@@ -121,6 +126,9 @@ func (pr *problem) existing(next []int) []model.Placement {
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := pr.groups[a].size, pr.groups[b].size
+		if pr.ranked && pr.groups[a].priority() != pr.groups[b].priority() {
+			return cmp.Compare(pr.groups[b].priority(), pr.groups[a].priority())
+		}
 		return cmp.Or(cmp.Compare(y[dimCPU], x[dimCPU]), cmp.Compare(y[dimMemory], x[dimMemory]))
 	})
 	allowed := map[[2]int]bool{} // spec and spot -> whether labels and taints agree
@@ -201,7 +209,7 @@ func (pr *problem) buy(res *Result, tier []*pool, y weights, left []int64, next 
 	if len(options) == 0 {
 		return
 	}
-	pk := &packer{pr: pr, groups: pr.groups, options: options, joins: newJoins()}
+	pk := &packer{pr: pr, groups: pr.groups, options: options, joins: newJoins(), levels: pr.ranks()}
 	pk.large = slices.ContainsFunc(tier, func(p *pool) bool { return p.prices.PreferLarge })
 	value := make([]float64, len(pr.groups))
 	newDual(pr.groups, left, options, false).each(y, func(i int, v float64) { value[i] = max(v, 1e-12) })
@@ -209,6 +217,9 @@ func (pr *problem) buy(res *Result, tier []*pool, y weights, left []int64, next 
 		if value[i] == 0 && left[i] > 0 {
 			value[i] = 1e-12 // no option holds it alone; greedy will find that out
 		}
+	}
+	for i, r := range pk.levels {
+		value[i] *= math.Pow(rankFactor, float64(r))
 	}
 	cols := pk.pack(value, left)
 	slices.SortStableFunc(cols, func(a, b column) int {

@@ -111,8 +111,11 @@ func (pr *problem) reason(g *group, p *pool) model.Reason {
 	if msg := pr.portReason(g); msg != "" {
 		return model.Reason{Pool: p.Name, Filter: model.FilterPorts, TypesLeft: types, Message: msg}
 	}
-	return model.Reason{Pool: p.Name, Filter: model.FilterOfferings, TypesLeft: types, Message: "what is left of the offerings is used up by other pods"}
+	return model.Reason{Pool: p.Name, Filter: model.FilterOfferings, TypesLeft: types, Message: usedUp}
 }
+
+// usedUp is the message where nothing but the other pods stands in the way.
+const usedUp = "what is left of the offerings is used up by other pods"
 
 // limitReason says which limit every remaining offering exceeds, or nothing.
 func (p *pool) limitReason(b bitset) string {
