@@ -95,7 +95,7 @@ func (l *loader) where(p place) string {
 type kindInfo struct {
 	group, version string
 	namespaced     bool
-	read           func(l *loader, p place, v []byte)
+	read           func(l *loader, p place, kind string, v []byte)
 }
 
 func (k kindInfo) apiVersion() string {
@@ -176,7 +176,7 @@ func (l *loader) dispatch(p place, v []byte, h *header) error {
 		return nil
 	}
 	l.known++
-	k.read(l, p, v)
+	k.read(l, p, h.kind, v) // items of a typed list need not name their kind
 	return nil
 }
 
@@ -225,10 +225,9 @@ func title(kind string, o object) string {
 func keep[T any, P interface {
 	*T
 	object
-}](store func(*loader, P), check func(P) []fieldProblem) func(*loader, place, []byte) {
-	return func(l *loader, p place, v []byte) {
+}](store func(*loader, P), check func(P) []fieldProblem) func(*loader, place, string, []byte) {
+	return func(l *loader, p place, kind string, v []byte) {
 		o := P(new(T))
-		kind := kindOf(v)
 		unknown, err := sigsjson.UnmarshalStrict(v, o)
 		if err != nil {
 			field, msg := decodeProblem(v, err)
@@ -254,17 +253,9 @@ func keep[T any, P interface {
 	}
 }
 
-func kindOf(v []byte) string {
-	h, err := readHeader(v)
-	if err != nil {
-		return ""
-	}
-	return h.kind
-}
-
 // ignore reads the name of an object that planning does not use yet.
-func ignore(kind string) func(*loader, place, []byte) {
-	return func(l *loader, p place, v []byte) {
+func ignore(kind string) func(*loader, place, string, []byte) {
+	return func(l *loader, p place, _ string, v []byte) {
 		var o metav1.PartialObjectMetadata
 		if err := sigsjson.UnmarshalCaseSensitivePreserveInts(v, &o); err != nil {
 			field, msg := decodeProblem(v, err)
@@ -277,19 +268,19 @@ func ignore(kind string) func(*loader, place, []byte) {
 	}
 }
 
-func readPool(l *loader, p place, v []byte) {
+func readPool(l *loader, p place, _ string, v []byte) {
 	if o := custom(l, p, "NodePool", v, validate.NodePool); o != nil && l.claimName(p, "NodePool", o) {
 		l.pools = append(l.pools, o)
 	}
 }
 
-func readClaim(l *loader, p place, v []byte) {
+func readClaim(l *loader, p place, _ string, v []byte) {
 	if o := custom(l, p, "NodeClaim", v, validate.NodeClaim); o != nil && l.claimName(p, "NodeClaim", o) {
 		l.claims = append(l.claims, o)
 	}
 }
 
-func readClass(l *loader, p place, v []byte) {
+func readClass(l *loader, p place, _ string, v []byte) {
 	if o := custom(l, p, "EC2NodeClass", v, validate.EC2NodeClass); o != nil && l.claimName(p, "EC2NodeClass", o) {
 		l.classes = append(l.classes, o)
 	}

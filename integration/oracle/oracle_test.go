@@ -1,0 +1,121 @@
+package oracle
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weir-project/weir/infra/crds"
+	"github.com/weir-project/weir/integration/harness"
+)
+
+var (
+	draws = flag.Int("draws", 0, "how many draws the long run asks; 0 leaves it out")
+	seed  = flag.Uint64("seed", 1, "seed of the first draw of the long run; the others follow")
+	dump  = flag.String("dump", "", "folder for the objects of draws with disagreements (default: the test's own)")
+)
+
+// quick is the seeds that every run of the tests asks.
+var quick = []uint64{1, 2, 3, 4, 5}
+
+// start opens a control plane without the controllers that would miss kubelets.
+func start(t *testing.T) *Cluster {
+	t.Helper()
+	plane := harness.Cluster(t,
+		harness.ExtraArg(harness.ControllerManager, "--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller,persistentvolume-binder-controller,ephemeral-volume-controller"),
+		harness.ExtraArg(harness.APIServer, "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount,StorageObjectInUseProtection"))
+	plane.InstallCRDs(t, crds.FS)
+	c, err := Open(t.Context(), plane.Client, plane.Dynamic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestQuick(t *testing.T) {
+	if *draws > 0 {
+		t.Skip("the long run is asked for")
+	}
+	ask(t, start(t), quick)
+}
+
+func TestLong(t *testing.T) {
+	if *draws == 0 {
+		t.Skip("make oracle asks for it")
+	}
+	seeds := make([]uint64, *draws)
+	for i := range seeds {
+		seeds[i] = *seed + uint64(i)
+	}
+	ask(t, start(t), seeds)
+}
+
+// ask puts draws to the test and prints what came of each.
+func ask(t *testing.T, c *Cluster, seeds []uint64) {
+	t.Helper()
+	var sum Answer
+	free, bad := 0, 0
+	fmt.Printf("%8s %6s %6s %6s %6s %6s %6s %6s %6s %6s %7s\n", "seed", "pods", "placed", "bound", "nodes", "alt", "impos", "strand", "missed", "faults", "seconds")
+	row := func(what any, a *Answer) {
+		fmt.Printf("%8v %6d %6d %6d %6d %6d %6d %6d %6d %6d %7.1f\n", what, a.Pods, a.Placed, a.Bound, a.Nodes, a.Alternatives, a.Impossible, a.Stranded, a.Missed, len(a.Faults), a.Took.Seconds())
+	}
+	for _, s := range seeds {
+		d, err := Generate(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		a, err := c.Ask(ctx, d)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		row(s, a)
+		sum.Pods, sum.Placed, sum.Bound, sum.Nodes, sum.Alternatives = sum.Pods+a.Pods, sum.Placed+a.Placed, sum.Bound+a.Bound, sum.Nodes+a.Nodes, sum.Alternatives+a.Alternatives
+		sum.Impossible, sum.Stranded, sum.Missed, sum.Took = sum.Impossible+a.Impossible, sum.Stranded+a.Stranded, sum.Missed+a.Missed, sum.Took+a.Took
+		sum.Faults = append(sum.Faults, a.Faults...)
+		if a.Freely {
+			free++
+		}
+		if len(a.Faults) > 0 {
+			bad++
+			report(t, d, a)
+		}
+	}
+	row("sum", &sum)
+	fmt.Printf("%d draws, %d held freely, %d with disagreements\n", len(seeds), free, bad)
+}
+
+// report fails the test with the disagreements of a draw, and keeps what was read.
+func report(t *testing.T, d *Draw, a *Answer) {
+	t.Helper()
+	dir := *dump
+	if dir == "" {
+		dir = t.ArtifactDir()
+	}
+	objects, table := filepath.Join(dir, fmt.Sprintf("seed-%d.json", a.Seed)), filepath.Join(dir, fmt.Sprintf("seed-%d-catalogue.json", a.Seed))
+	for path, b := range map[string][]byte{objects: a.Input, table: d.Catalogue} {
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, f := range a.Faults {
+		t.Errorf("seed %d: %s", a.Seed, f)
+	}
+	t.Errorf("seed %d: weir simulate provision -f %s --catalogue %s --zones %s", a.Seed, objects, table, join(d.Zones))
+}
+
+func join(list []string) string {
+	out := ""
+	for i, s := range list {
+		if i > 0 {
+			out += ","
+		}
+		out += s
+	}
+	return out
+}
