@@ -3,7 +3,6 @@ package cluster
 import (
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/weir-project/weir/core/model"
@@ -26,6 +25,7 @@ type Mirror struct {
 
 	pods       map[string]*model.Pod            // by namespace/name
 	podsOn     map[string]map[string]*model.Pod // by node name, then namespace/name; also of nodes that do not exist
+	nominees   map[string]map[string]*model.Pod // by the node that they preempt others on, then namespace/name
 	owned      map[string]map[string]*model.Pod // by owner uid, then namespace/name
 	waiting    map[string]*model.Pod            // by namespace/name
 	waitSince  map[string]time.Time             // by pod uid
@@ -88,7 +88,7 @@ type snapshotCache struct {
 func New(o Options) *Mirror {
 	return &Mirror{
 		settings: o.Settings,
-		pods:     map[string]*model.Pod{}, podsOn: map[string]map[string]*model.Pod{}, owned: map[string]map[string]*model.Pod{},
+		pods:     map[string]*model.Pod{}, podsOn: map[string]map[string]*model.Pod{}, nominees: map[string]map[string]*model.Pod{}, owned: map[string]map[string]*model.Pod{},
 		waiting: map[string]*model.Pod{}, waitSince: map[string]time.Time{},
 		nodes: map[string]*model.Node{}, claims: map[string]*model.Claim{}, assumed: map[string]*assumption{}, doomed: map[string]time.Time{},
 		claimOf: map[string]string{}, nodesOf: map[string][]string{}, podEvent: map[string]time.Time{},
@@ -391,15 +391,7 @@ func (m *Mirror) NodeNames() []string { return slices.Sorted(maps.Keys(m.nodes))
 
 // PodsOn lists the pods bound to a node that are still running, sorted by name.
 func (m *Mirror) PodsOn(node string) []*model.Pod {
-	on := m.podsOn[node]
-	pods := make([]*model.Pod, 0, len(on))
-	for _, p := range on {
-		if !p.Terminal {
-			pods = append(pods, p)
-		}
-	}
-	sort.Slice(pods, func(i, j int) bool { return podLess(pods[i], pods[j]) })
-	return pods
+	return listed(m.podsOn[node])
 }
 
 // Pool finds a pool by name, nil where there is none.

@@ -148,6 +148,48 @@ func TestWhoWaits(t *testing.T) {
 	}
 }
 
+// B020: what a pod preempts others for is promised to it until it is bound or gives up.
+func TestPreemption(t *testing.T) {
+	t.Parallel()
+	high := func(opts ...func(*model.Pod)) cluster.UpsertPod {
+		p := pod(7, "")
+		p.NominatedNode = "n1"
+		for _, o := range opts {
+			o(p)
+		}
+		return cluster.UpsertPod{Pod: p}
+	}
+	m := mirror(high(), cluster.UpsertNode{Node: node(1)}, cluster.UpsertNode{Node: node(2)})
+	preempting := func() []string {
+		out := []string{}
+		for _, n := range m.World(t0).Nodes {
+			for _, p := range n.Preempting {
+				out = append(out, n.Name+" "+p.ID())
+			}
+		}
+		return out
+	}
+	for _, step := range []struct {
+		name   string
+		change cluster.Change
+		want   []string
+	}{
+		{"nominated", nil, []string{"n1 ns/p7"}},
+		{"nominated elsewhere", high(func(p *model.Pod) { p.NominatedNode = "n2" }), []string{"n2 ns/p7"}},
+		{"bound", high(func(p *model.Pod) { p.NominatedNode, p.NodeName = "n2", "n2" }), []string{}},
+		{"gave up", high(func(p *model.Pod) { p.NominatedNode = "" }), []string{}},
+		{"again", high(), []string{"n1 ns/p7"}},
+		{"deleted", cluster.DeletePod{ID: "ns/p7"}, []string{}},
+	} {
+		if step.change != nil {
+			m.Apply(step.change, t0)
+		}
+		if diff := cmp.Diff(step.want, preempting()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
 // A claim that was decided on is part of the world at once, with its machine's
 // figures, and a claim that nobody ever sees does not stay.
 func TestAssume(t *testing.T) {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"sort"
 	"time"
 
 	"github.com/weir-project/weir/core/model"
@@ -40,6 +41,7 @@ func (m *Mirror) upsertPod(p *model.Pod, now time.Time) {
 	if old != nil && old.NodeName != p.NodeName {
 		m.unbind(old)
 	}
+	m.nominate(old, p)
 	if p.NodeName != "" {
 		on := m.podsOn[p.NodeName]
 		if on == nil {
@@ -87,6 +89,7 @@ func (m *Mirror) deletePod(id string, now time.Time) {
 		m.podEvent[p.NodeName] = now
 	}
 	m.unbind(p)
+	m.nominate(p, nil)
 	if siblings := m.owned[p.Owner.UID]; siblings != nil {
 		delete(siblings, id)
 		if len(siblings) == 0 {
@@ -103,6 +106,39 @@ func (m *Mirror) stopWaiting(id string) {
 		delete(m.waiting, id)
 		m.cache.waiting = nil
 	}
+}
+
+// nominate keeps which pods preempt others on which node; now is nil where the pod is gone.
+func (m *Mirror) nominate(old, now *model.Pod) {
+	if old != nil && old.Preempts() {
+		on := m.nominees[old.NominatedNode]
+		delete(on, old.ID())
+		if len(on) == 0 {
+			delete(m.nominees, old.NominatedNode)
+		}
+		m.touchNode(old.NominatedNode)
+	}
+	if now != nil && now.Preempts() {
+		on := m.nominees[now.NominatedNode]
+		if on == nil {
+			on = map[string]*model.Pod{}
+			m.nominees[now.NominatedNode] = on
+		}
+		on[now.ID()] = now
+		m.touchNode(now.NominatedNode)
+	}
+}
+
+// listed is the pods that have not ended, by namespace and name.
+func listed(on map[string]*model.Pod) []*model.Pod {
+	pods := make([]*model.Pod, 0, len(on))
+	for _, p := range on {
+		if !p.Terminal {
+			pods = append(pods, p)
+		}
+	}
+	sort.Slice(pods, func(i, j int) bool { return podLess(pods[i], pods[j]) })
+	return pods
 }
 
 func (m *Mirror) unbind(p *model.Pod) {

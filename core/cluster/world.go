@@ -90,6 +90,9 @@ func (m *Mirror) build(key string) *model.Node {
 			n.Claim = m.claims[m.claimOf[n.ProviderID]]
 		}
 		n.Pods = m.PodsOn(name)
+		if on := m.nominees[name]; len(on) > 0 {
+			n.Preempting = listed(on)
+		}
 		n.Nominated = m.nominated[key]
 		if n.Claim != nil && !n.Initialized() {
 			n.Capacity = estimate(n.Claim.Capacity, n.Capacity)

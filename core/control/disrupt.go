@@ -171,7 +171,7 @@ func (c *Controller) stale(cmd model.Command, candidate map[string]bool) (why, w
 			return "churn", n.ID() + " is gone"
 		case cur.BeingRemoved():
 			return "churn", n.ID() + " is on its way out"
-		case cur.Nominated.After(c.now):
+		case cur.Nominated.After(c.now) || len(cur.Preempting) > 0:
 			return "scheduling", n.ID() + " is nominated for a pending pod"
 		case !samePods(n, cur):
 			return "scheduling", "pods came to or left " + n.ID()

@@ -144,6 +144,8 @@ func (c *checker) nodeBlock(n *model.Node) *model.Blocked {
 		b := no(BlockedNominated, "node is nominated for a pending pod")
 		b.Until = &until
 		return b
+	case len(n.Preempting) > 0:
+		return no(BlockedNominated, "node is nominated for a pending pod: %s preempts others on it", n.Preempting[0].ID())
 	case n.Annotations[model.AnnotationDoNotDisrupt] == "true":
 		return no(BlockedDoNotDisrupt, "disruption is blocked through the %q annotation of the node", model.AnnotationDoNotDisrupt)
 	case n.Claim.Annotations[model.AnnotationDoNotDisrupt] == "true":

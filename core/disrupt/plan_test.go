@@ -52,7 +52,10 @@ func TestBlockingReasons(t *testing.T) {
 		"marked": {change: on(0, func(n *model.Node) {
 			n.Taints = []model.Taint{{Key: model.TaintDisrupted, Effect: model.NoSchedule}}
 		}), reason: disrupt.BlockedDeleting, message: "marked"},
-		"nominated":        {opts: disrupt.Options{Nominated: map[string]time.Time{"n1": soon}}, reason: disrupt.BlockedNominated, message: "nominated", until: &soon},
+		"nominated": {opts: disrupt.Options{Nominated: map[string]time.Time{"n1": soon}}, reason: disrupt.BlockedNominated, message: "nominated", until: &soon},
+		"preempted on": {change: on(0, func(n *model.Node) {
+			n.Preempting = []*model.Pod{{Namespace: "x", Name: "high", NominatedNode: "n1"}}
+		}), reason: disrupt.BlockedNominated, message: "x/high preempts"},
 		"node annotation":  {change: on(0, func(n *model.Node) { n.Annotations[model.AnnotationDoNotDisrupt] = "true" }), reason: disrupt.BlockedDoNotDisrupt, message: "annotation of the node"},
 		"no pool label":    {change: on(0, func(n *model.Node) { delete(n.Labels, model.LabelPool) }), reason: disrupt.BlockedLabel, message: `"karpenter.sh/nodepool"`},
 		"pool gone":        {change: on(0, func(n *model.Node) { n.Labels[model.LabelPool] = "other" }), reason: disrupt.BlockedPool, message: "NodePool=other"},

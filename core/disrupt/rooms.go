@@ -286,9 +286,9 @@ func lasting(n *model.Node) []model.Taint {
 }
 
 // freeOn is what a node has left for more pods: its allocatable less what runs
-// there and what daemon pods that are still to come will take.
+// there, what was nominated to it and what daemon pods that are still to come will take.
 func freeOn(w *model.World, n *model.Node) resource.Vector {
-	free := n.Allocatable.Sub(n.Used())
+	free := n.Allocatable.Sub(n.Promised())
 	if len(w.DaemonSets) == 0 {
 		return free
 	}

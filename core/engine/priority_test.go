@@ -174,3 +174,20 @@ func TestLowerPriorityTakesNothingAway(t *testing.T) {
 		}
 	})
 }
+
+// TestNominated (B020): a pod that preempts others on a node has its place, and those
+// that it drove out are not planned back onto it.
+func TestNominated(t *testing.T) {
+	t.Parallel()
+	high := mt.Pod("high", 3000, 0, priority(1000), func(p *model.Pod) { p.NominatedNode = "n1" })
+	w := world([]*model.Pod{mt.Pod("low", 3000, 0, priority(-10))}, mt.Pool("p", mt.Types("m5.xlarge"), mt.CapacityType(model.OnDemand)))
+	w.Nodes = []*model.Node{mt.Node("n1", 4000, 16384, nil, func(n *model.Node) { n.Preempting = []*model.Pod{high} })}
+	r := place(t, w, nil)
+	if len(r.Placements) != 0 || len(r.New) != 1 || len(r.New[0].Pods) != 1 {
+		t.Errorf("placements %v, %d new nodes; want one node for the pod that was driven out", r.Placements, len(r.New))
+	}
+	bad := &model.Plan{Placements: []model.Placement{{Node: w.Nodes[0], Pods: w.Pods}}}
+	if errs := engine.Check(w, bad); len(errs) == 0 {
+		t.Error("Check lets others take the room of a nominated pod")
+	}
+}

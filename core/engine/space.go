@@ -27,12 +27,13 @@ type spot struct {
 }
 
 // NewSpace reads the free room of all nodes of the world: allocatable less the
-// requests of the pods on them and of the daemon pods still expected. Nodes come
+// requests of the pods on them, of those nominated to them and of the daemon pods still
+// expected. Nodes come
 // initialized ones first, then by name.
 func NewSpace(w *model.World) *Space {
 	s := &Space{byID: make(map[*model.Node]*spot, len(w.Nodes))}
 	for _, n := range w.Nodes {
-		sp := &spot{node: n, free: n.Allocatable.Sub(n.Used()).Sub(expectedDaemons(w, n)), taints: schedulingTaints(w, n)}
+		sp := &spot{node: n, free: n.Allocatable.Sub(n.Promised()).Sub(expectedDaemons(w, n)), taints: schedulingTaints(w, n)}
 		switch {
 		case n.BeingRemoved():
 			sp.closed = "is being removed"

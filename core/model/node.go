@@ -95,7 +95,10 @@ type Node struct {
 	Pods        []*Pod  // bound to it, terminal ones left out
 	USDPerHour  float64 // of its own offering; meaningless unless PriceKnown
 	PriceKnown  bool
-	Nominated   time.Time // until then pods are expected on it; zero = none
+	// Preempting are pods that were nominated to the node: they wait for others to be
+	// evicted from it, and nothing else may take their room.
+	Preempting []*Pod
+	Nominated  time.Time // until then pods are expected on it; zero = none
 	// VolumeLimits is how many volumes may be attached, by CSI driver, as the node's
 	// drivers report it; nil = they have not reported yet.
 	VolumeLimits map[string]int64
@@ -148,6 +151,15 @@ func (n *Node) BeingRemoved() bool {
 		}
 	}
 	return false
+}
+
+// Promised is the sum of the requests of the pods on the node and of those nominated to it.
+func (n *Node) Promised() resource.Vector {
+	sum := n.Used()
+	for _, p := range n.Preempting {
+		sum = sum.Add(p.Requests)
+	}
+	return sum
 }
 
 // Used is the sum of the requests of the pods on the node.

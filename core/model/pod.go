@@ -108,6 +108,10 @@ func (p *Pod) Daemon() bool { return p.Owner.Kind == "DaemonSet" }
 // Active says whether the pod neither ended nor is being deleted.
 func (p *Pod) Active() bool { return !p.Terminal && p.Deleting == nil }
 
+// Preempts says whether the pod waits for others to be evicted from the node that it
+// was nominated to.
+func (p *Pod) Preempts() bool { return p.NominatedNode != "" && p.NodeName == "" && p.Active() }
+
 // Critical says whether the pod belongs to the last tiers of a drain.
 func (p *Pod) Critical() bool {
 	return p.PriorityClass == "system-cluster-critical" || p.PriorityClass == "system-node-critical"

@@ -212,6 +212,10 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 			} else {
 				lost.add(p.ID())
 			}
+		case p.Preempts():
+			if n := nodes[p.NominatedNode]; n != nil {
+				n.Preempting = append(n.Preempting, p)
+			}
 		case p.Gated || p.NominatedNode != "" || p.Daemon() || p.Mirror || p.Deleting != nil:
 		default:
 			p.Unschedulable = true

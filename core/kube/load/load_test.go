@@ -385,6 +385,9 @@ func TestWaiting(t *testing.T) {
 	if d := cmp.Diff([]string{"default/bound"}, ids(in.Nodes[0].Pods)); d != "" {
 		t.Error(d)
 	}
+	if d := cmp.Diff([]string{"default/nominated"}, ids(in.Nodes[0].Preempting)); d != "" { // B020
+		t.Error(d)
+	}
 	if d := cmp.Diff([]string{"bound to a node that is not in the input, left out: pod default/lost"}, in.Warnings); d != "" {
 		t.Error(d)
 	}
