@@ -106,6 +106,22 @@ $(RIE): tools.mod tools.sum
 	@echo "building the Lambda runtime interface emulator ..."
 	@go build -modfile=tools.mod -o $@ github.com/aws/aws-lambda-runtime-interface-emulator/cmd/aws-lambda-rie
 
+# Another reading of AWS's protocols, for tests. Whatever python3 (3.9 or later, with its
+# venv module) is there makes a place of its own for it; nothing else is touched.
+PYTHON       ?= python3
+MOTO         := $(CACHE)/moto/bin/python
+MOTO_READY   := $(CACHE)/moto/installed
+REQUIREMENTS := integration/aws/moto/requirements.txt
+
+.PHONY: moto
+moto: $(MOTO_READY) ## Installs moto, the stand-in for AWS in tests, into .cache.
+
+$(MOTO_READY): $(REQUIREMENTS)
+	@echo "installing moto (half a minute to a minute) ..."
+	@rm -rf $(CACHE)/moto && $(PYTHON) -m venv $(CACHE)/moto
+	@$(MOTO) -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $(REQUIREMENTS)
+	@touch $@
+
 .PHONY: lambda
 lambda: ## The interruption function as a bootstrap for both architectures.
 	@for arch in amd64 arm64; do mkdir -p $(CACHE)/lambda/$$arch; \
@@ -132,9 +148,9 @@ test-nested: $(DEVCLUSTER)
 	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && go test ./...) || exit 1; done
 
 .PHONY: test-integration
-test-integration: $(DEVCLUSTER) $(RIE) binaries lambda
+test-integration: $(DEVCLUSTER) $(RIE) $(MOTO_READY) binaries lambda
 	@echo "== tests on a real control plane"
-	WEIR_BIN=$(BIN) WEIR_RIE=$(RIE) WEIR_LAMBDA=$(CACHE)/lambda/amd64/bootstrap go test -p 1 -count=1 -timeout 20m ./integration/...
+	WEIR_MOTO=$(MOTO) WEIR_BIN=$(BIN) WEIR_RIE=$(RIE) WEIR_LAMBDA=$(CACHE)/lambda/amd64/bootstrap go test -p 1 -count=1 -timeout 20m ./integration/...
 	@echo "== the control plane's own module"
 	cd integration/devcluster && go test -vet=off -count=1 -parallel 2 .
 
