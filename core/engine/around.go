@@ -109,6 +109,9 @@ func (a *around) picks(p *model.Pod) bitset {
 		b.WriteByte(1)
 		b.WriteString(p.Labels[k])
 	}
+	if p.Form != nil {
+		b.WriteString("\x02" + p.Form.Key)
+	}
 	if got, ok := a.labels[b.String()]; ok && len(got) == (len(a.selectors)+63)/64 {
 		return got
 	}

@@ -74,7 +74,7 @@ func (pr *problem) holds(g *group) bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(pr.w.Nodes, func(n *model.Node) bool { return g.req.Fits(n.Allocatable.Sub(n.Used())) })
+	return slices.ContainsFunc(pr.w.Nodes, func(n *model.Node) bool { return g.req.Fits(n.Allocatable.Sub(n.Promised())) })
 }
 
 // together makes one unit of as many pods of the group as some machine holds; the
@@ -166,6 +166,9 @@ func (pr *problem) joint(a, b *spec) *spec {
 	}
 	pod := *a.pod
 	pod.Tolerations = nil
+	if a.pod.Form == nil || b.pod.Form != nil && b.pod.Form.SoftTaints {
+		pod.Form = b.pod.Form
+	}
 	for _, t := range a.pod.Tolerations {
 		if slices.Contains(b.pod.Tolerations, t) {
 			pod.Tolerations = append(pod.Tolerations, t)

@@ -385,6 +385,9 @@ func appendSpecKey(b []byte, p *model.Pod) []byte {
 	for _, t := range p.Tolerations {
 		b = fmt.Appendf(b, "%q%q%q%q;", t.Key, t.Operator, t.Value, t.Effect)
 	}
+	if p.Form != nil {
+		b = append(append(b, 1), p.Form.Key...)
+	}
 	return append(b, 0)
 }
 

@@ -347,7 +347,7 @@ func (p *pinner) countsFor(g *group, s *model.Spread, n *model.Node) bool {
 		return false
 	}
 	if s.HonorTaints {
-		if _, bad := g.spec.pod.Untolerated(n.Taints); bad {
+		if _, bad := g.spec.pod.Repelled(n.Taints); bad {
 			return false
 		}
 	}

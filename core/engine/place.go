@@ -14,14 +14,16 @@ type Result struct {
 	Placements []model.Placement // on nodes that exist or are on their way
 	New        []*model.NewNode
 	Unplaced   []model.Verdict
-	Bound      float64 // USD per hour that no legal plan for the pods on New can go below, real money
+	Relaxed    []Relaxation // preferences that were given up
+	Notes      []string     // what else is to be said of preferences
+	Bound      float64      // USD per hour that no legal plan for the pods on New can go below, real money
 }
 
 // Place finds a place for every waiting pod of the world that can have one: on
 // existing nodes first, then on new ones of the pools in the order of their weight.
 // Pools of equal weight compete by price. Where room or limits do not suffice for all,
 // pods of higher priority come first. prices may be nil: the market's hold.
-func Place(w *model.World, prices *model.Prices) *Result { return byPriority(w, prices) }
+func Place(w *model.World, prices *model.Prices) *Result { return underPolicy(w, prices) }
 
 // placeAll finds places for some of the waiting pods; ranked = higher priorities are
 // served first, whatever that costs.

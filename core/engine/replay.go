@@ -174,6 +174,9 @@ func kindKey(p *model.Pod) string {
 	for _, k := range sortedKeys(p.Labels) {
 		b.WriteString("\x00" + k + "\x01" + p.Labels[k])
 	}
+	if p.Form != nil {
+		b.WriteString("\x02" + p.Form.Key)
+	}
 	return b.String()
 }
 
@@ -445,7 +448,7 @@ func (r *replay) countedFor(p *model.Pod, s *model.Spread) *counted {
 			continue
 		}
 		if s.HonorTaints {
-			if _, bad := p.Untolerated(x.taints); bad {
+			if _, bad := p.Repelled(x.taints); bad {
 				continue
 			}
 		}

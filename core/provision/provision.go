@@ -21,7 +21,8 @@ func Plan(w *model.World, prices *model.Prices) *model.Plan {
 	p := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound}
 	p.Strategy, p.Outcome = answeredBy(prices, r.New)
 	p.Warnings = append(thinSpot(r.New), youngTaints(w)...)
-	if bad := engine.Check(w, p); len(bad) > 0 {
+	p.Warnings = append(p.Warnings, givenUp(r)...)
+	if bad := engine.CheckPriced(w, p, prices); len(bad) > 0 {
 		for _, n := range p.Launch {
 			for _, pod := range n.Pods {
 				p.Unplaced = append(p.Unplaced, model.Verdict{Pod: pod, Reasons: []model.Reason{{Pool: n.Pool.Name, Filter: model.FilterStrategy, Message: "the plan was refused by the check: " + bad[0].Error()}}})
