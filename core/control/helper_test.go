@@ -60,8 +60,9 @@ type stepper struct {
 	c     *control.Controller
 	epoch int64
 	led   bool
-	in    []control.Input // further inputs of the next step
-	spins []time.Time     // steps that nothing came of and that want to be called again at once
+	in    []control.Input                         // further inputs of the next step
+	spins []time.Time                             // steps that nothing came of and that want to be called again at once
+	sift  func([]execute.Effect) []execute.Effect // answers those that are to be performed now; nil = all
 }
 
 func (s *stepper) Step(now time.Time, changes []cluster.Change, results []execute.Result) []execute.Effect {
@@ -79,6 +80,9 @@ func (s *stepper) Step(now time.Time, changes []cluster.Change, results []execut
 	out := s.c.Step(now, in...)
 	if at := s.c.NextWake(); len(out) == 0 && len(in) == 0 && !at.IsZero() && !at.After(now) {
 		s.spins = append(s.spins, now)
+	}
+	if s.sift != nil {
+		out = s.sift(out)
 	}
 	return out
 }
