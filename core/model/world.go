@@ -61,6 +61,16 @@ const (
 	FilterStrategy     Filter = "strategy"
 )
 
+// Known says whether the filter is one of those above.
+func (f Filter) Known() bool {
+	switch f {
+	case FilterPool, FilterTaints, FilterRequirements, FilterDaemonSets, FilterResources, FilterOfferings,
+		FilterLimits, FilterTopology, FilterAffinity, FilterVolumes, FilterPorts, FilterStrategy:
+		return true
+	}
+	return false
+}
+
 // Reason says why a pod cannot run on a new node of one pool.
 type Reason struct {
 	Pool      string // empty: holds for every pool
