@@ -16,7 +16,10 @@ import (
 
 // lanes bound how many effects of a kind are performed at once, so that a flood of
 // events holds up no eviction and a long plan holds up nothing.
-var lanes = map[string]int{"Plan": 2, "Emit": 4, "Evict": 16, "DeletePod": 16, "": 32}
+var lanes = map[string]int{planLane: 2, "Emit": 4, "Evict": 16, "DeletePod": 16, "": 32}
+
+// planLane is that of effects that only think.
+const planLane = "Plan"
 
 // mailbox gathers inputs until the loop takes them. Its callers never wait.
 type mailbox struct {
@@ -151,7 +154,8 @@ func (l *loop) perform(term context.Context, lane string, e execute.Effect) {
 	l.mu.Unlock()
 }
 
-// lead acts under an epoch until the context ends, and returns when the last effect has.
+// lead acts under an epoch until the context ends, and returns when the last effect has
+// that may change anything.
 func (l *loop) lead(ctx context.Context, epoch int64) {
 	l.mu.Lock()
 	l.term = ctx
@@ -165,9 +169,13 @@ func (l *loop) lead(ctx context.Context, epoch int64) {
 	l.watch.leading(false, epoch)
 	l.mu.Lock()
 	l.term = nil
+	// A plan changes nothing outside, and its result is no longer taken: nobody has to
+	// wait for it, least of all whoever leads next.
 	busy := func() (n int) {
-		for _, r := range l.running {
-			n += r
+		for lane, r := range l.running {
+			if lane != planLane {
+				n += r
+			}
 		}
 		return n
 	}

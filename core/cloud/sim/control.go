@@ -39,8 +39,12 @@ func (e *EC2) SetCapacity(offering string, left int) error {
 	return nil
 }
 
+// spotNotice is how long after the time of its warning a spot instance ends.
+const spotNotice = 2 * time.Minute
+
 // Reclaim takes a spot instance back: the warning goes out now, the instance ends
-// after Delays.Notice, and its capacity does not come back.
+// after Delays.Notice, and its capacity does not come back. The warning bears the time
+// two minutes before that end, so that who reads it knows the end whatever the delay.
 func (e *EC2) Reclaim(id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,8 +56,9 @@ func (e *EC2) Reclaim(id string) error {
 	if m.CapacityType != model.Spot {
 		return fmt.Errorf("instance %s: capacity type is %s, only spot is reclaimed", id, m.CapacityType)
 	}
-	e.event(now, "EC2 Spot Instance Interruption Warning", m.ID, m.Zone, map[string]string{"instance-id": id, "instance-action": "terminate"})
-	e.after(now.Add(e.cfg.Delays.Notice), func(at time.Time) { e.end(at, m, reasonReclaim) })
+	end := now.Add(e.cfg.Delays.Notice)
+	e.event(end.Add(-spotNotice), "EC2 Spot Instance Interruption Warning", m.ID, m.Zone, map[string]string{"instance-id": id, "instance-action": "terminate"})
+	e.after(end, func(at time.Time) { e.end(at, m, reasonReclaim) })
 	return nil
 }
 
