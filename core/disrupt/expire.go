@@ -56,7 +56,7 @@ func (p *planner) evacuate(expired []*model.Node) {
 		g := &going{cand: &Candidate{Node: n}, reason: model.Expired}
 		for _, x := range n.Pods {
 			if x.Reschedulable() {
-				g.pods = append(g.pods, &tenant{pod: x, class: p.rooms.class(x), from: n, at: -1})
+				g.pods = append(g.pods, p.rooms.tenant(x, n))
 			}
 		}
 		largestFirst(g.pods)

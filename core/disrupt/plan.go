@@ -310,7 +310,7 @@ func takesMoved(w *model.World, n *model.Node, pool *model.Pool) bool {
 func (p *planner) settle() {
 	var list []*tenant
 	for _, x := range p.w.Pods {
-		list = append(list, &tenant{pod: x, class: p.rooms.class(x), at: -1})
+		list = append(list, p.rooms.tenant(x, nil))
 	}
 	for _, n := range p.w.Nodes {
 		if !n.BeingRemoved() && !p.opts.Running[n.ID()] {
@@ -318,7 +318,7 @@ func (p *planner) settle() {
 		}
 		for _, x := range n.Pods {
 			if x.Reschedulable() {
-				list = append(list, &tenant{pod: x, class: p.rooms.class(x), at: -1})
+				list = append(list, p.rooms.tenant(x, nil))
 			}
 		}
 	}
@@ -399,7 +399,7 @@ func (p *planner) inOrder(want model.DisruptionReason) []*Candidate {
 func (p *planner) remove(c *Candidate, reason model.DisruptionReason) (*going, *model.Blocked) {
 	g := &going{cand: c, reason: reason}
 	for _, x := range c.Pods {
-		g.pods = append(g.pods, &tenant{pod: x, class: p.rooms.class(x), from: c.Node, at: -1})
+		g.pods = append(g.pods, p.rooms.tenant(x, c.Node))
 	}
 	all := append([]*tenant(nil), g.pods...)
 	home, isRoom := p.rooms.index[c.Node]
@@ -450,9 +450,18 @@ func (p *planner) needsNode(c *Candidate, t *tenant) *model.Blocked {
 			}
 		}
 	}
+	unkept := ""
+	for i, x := range p.rooms.list {
+		if unkept == "" && x.open && t.pod.Requests.Fits(x.free) && Legal(t.pod, x.node) && p.rooms.welcome(t, i) {
+			unkept = p.rooms.unkept(t, i)
+		}
+	}
 	what := "pod " + t.pod.ID()
 	if t.from == nil {
 		what = "waiting pod " + t.pod.ID() + ", which is expected here,"
+	}
+	if unkept != "" {
+		return no(BlockedReplacement, "%s would fit on another node that stays, but not keep its %s: a node would be bought for that under preferencePolicy Respect, and no replacement is planned here", what, unkept)
 	}
 	if legal == 0 {
 		return no(BlockedReplacement, "%s may run on no other node that stays (labels, taints, or pods came or went there too recently); removing this one needs a replacement, and none is planned here", what)

@@ -21,6 +21,8 @@ type room struct {
 // tenant is a pod that the plan places.
 type tenant struct {
 	pod   *model.Pod
+	form  *model.Pod  // the pod with what it prefers of its node as requirements
+	soft  *model.Soft // what it prefers of the pods around it, nil = nothing
 	class int
 	from  *model.Node // nil for pods that waited before
 	at    int         // index of the room the plan puts it in, -1 = none
@@ -41,12 +43,13 @@ type rooms struct {
 
 	around     *around
 	guestShuns map[shunAt]int
+	moved      map[censusAt]int64 // how the plan changes what is counted for preferences
 }
 
 var closed = [resource.NumBase]int64{-1, -1, -1, -1}
 
 func newRooms(list []*room, a *around) *rooms {
-	r := &rooms{list: list, index: make(map[*model.Node]int, len(list)), size: 1, classes: map[string]int{}, around: a, guestShuns: map[shunAt]int{}}
+	r := &rooms{list: list, index: make(map[*model.Node]int, len(list)), size: 1, classes: map[string]int{}, around: a, guestShuns: map[shunAt]int{}, moved: map[censusAt]int64{}}
 	for r.size < len(list) {
 		r.size *= 2
 	}
@@ -130,7 +133,7 @@ func (r *rooms) find(t *tenant) int {
 		}
 		if at >= r.size {
 			i := at - r.size
-			if i < len(r.list) && r.allowed(t, i) && t.pod.Requests.Fits(r.list[i].free) && r.welcome(t, i) {
+			if i < len(r.list) && r.allowed(t, i) && t.pod.Requests.Fits(r.list[i].free) && r.welcome(t, i) && r.unkept(t, i) == "" {
 				if l := lopsided(r.list[i], need); best < 0 || l < least-1e-12 {
 					best, least = i, l
 				}
@@ -189,10 +192,16 @@ func (r *rooms) take(t *tenant) {
 // maxClasses bounds the table of who may go where; rarer classes are asked anew.
 const maxClasses = 1024
 
+// tenant is a pod to be placed.
+func (r *rooms) tenant(p *model.Pod, from *model.Node) *tenant {
+	form := r.around.likes.Form(p)
+	return &tenant{pod: p, form: form, soft: r.around.likes.Soft(p), class: r.class(form), from: from, at: -1}
+}
+
 // class groups pods that may go to the same nodes, amounts apart.
 func (r *rooms) class(p *model.Pod) int {
 	key := ""
-	if len(p.Tolerations) > 0 || len(p.Terms) > 1 || len(p.Terms) == 1 && p.Terms[0].Len() > 0 || p.Topology != nil && len(p.Topology.VolumeTerms) > 0 {
+	if p.Form != nil || len(p.Tolerations) > 0 || len(p.Terms) > 1 || len(p.Terms) == 1 && p.Terms[0].Len() > 0 || p.Topology != nil && len(p.Topology.VolumeTerms) > 0 {
 		key = classKey(p)
 	}
 	if c, ok := r.classes[key]; ok {
@@ -221,6 +230,9 @@ func classKey(p *model.Pod) string {
 		}
 	}
 	b = append(b, 2)
+	if p.Form != nil && p.Form.SoftTaints {
+		b = append(b, 3)
+	}
 	for _, t := range p.Tolerations {
 		for _, s := range []string{t.Key, t.Operator, t.Value, string(t.Effect)} {
 			b = append(append(b, s...), 0)
@@ -233,11 +245,11 @@ func classKey(p *model.Pod) string {
 func (r *rooms) allowed(t *tenant, i int) bool {
 	table := r.legal[t.class]
 	if table == nil {
-		return Legal(t.pod, r.list[i].node)
+		return Legal(t.form, r.list[i].node)
 	}
 	if table[i] == 0 {
 		table[i] = -1
-		if Legal(t.pod, r.list[i].node) {
+		if Legal(t.form, r.list[i].node) {
 			table[i] = 1
 		}
 	}

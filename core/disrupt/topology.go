@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/weir-project/weir/core/engine"
 	"github.com/weir-project/weir/core/model"
 )
 
@@ -23,6 +24,10 @@ type around struct {
 	byLabel map[[2]string][]*shun // shuns whose pods all have a label
 	rest    []*shun               // shuns of which no label is known
 	picking map[*model.Pod][]*shun
+
+	likes    *engine.Preferences
+	censuses map[shunKey]*census
+	counting map[*model.Pod][]*census
 }
 
 type shunKey struct{ selector, key string }
@@ -37,6 +42,7 @@ type shun struct {
 
 func newAround(w *model.World) *around {
 	a := &around{w: w, nodes: map[*model.Pod]*model.Node{}, shuns: map[shunKey]*shun{}, byLabel: map[[2]string][]*shun{}, picking: map[*model.Pod][]*shun{}}
+	a.prefer()
 	for _, n := range w.Nodes {
 		for _, p := range n.Pods {
 			a.nodes[p] = n
@@ -291,6 +297,7 @@ func collide(ports []model.HostPort, o *model.Pod) bool {
 
 // tally counts the tenant's anti-affinities where it goes (by +1) or leaves (by -1).
 func (r *rooms) tally(t *tenant, i, by int) {
+	r.count(t, i, int64(by))
 	if t.pod.Topology == nil {
 		return
 	}

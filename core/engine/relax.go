@@ -72,6 +72,7 @@ type wishes struct {
 	// hopeless says that neither a pool nor a node could take such a pod, whatever it
 	// gave up.
 	hopeless bool
+	base     *group // what one such pod asks of its node, preferences left out
 }
 
 // form is what the copies of equal pods at one level of relaxation have in common.
@@ -93,6 +94,7 @@ type relaxer struct {
 	made   []*model.Pod
 	at     []int // the level of made, -1 = none
 	soft   map[string]model.Selector
+	can    *possibilities
 	budget int // further passes that may be made
 }
 

@@ -32,6 +32,7 @@ func (r *relaxer) prune(all []*wishes) {
 		}
 	}
 	can := r.possible(samples)
+	r.can = can
 	void := map[*wishes]map[int]bool{}
 	mark := func(x *wishes, k int) {
 		if void[x] == nil {
@@ -40,6 +41,9 @@ func (r *relaxer) prune(all []*wishes) {
 		void[x][k] = true
 	}
 	for i, q := range asked {
+		if q.step < 0 {
+			q.x.base = can.groups[i]
+		}
 		if can.pods[i] {
 			continue
 		}
@@ -74,8 +78,9 @@ func (r *relaxer) prune(all []*wishes) {
 
 // possibilities is what single pods could get of pools and nodes.
 type possibilities struct {
-	pr   *problem
-	pods []bool
+	pr     *problem
+	pods   []bool
+	groups []*group // of the pods
 }
 
 // possible says of each pod whether some offering of some pool or some node would take
@@ -87,7 +92,7 @@ func (r *relaxer) possible(pods []*model.Pod) *possibilities {
 	}
 	pr.group(pods)
 	pr.compilePools()
-	out := &possibilities{pr: pr, pods: make([]bool, len(pods))}
+	out := &possibilities{pr: pr, pods: make([]bool, len(pods)), groups: make([]*group, len(pods))}
 	at := make(map[*model.Pod]int, len(pods))
 	for i, p := range pods {
 		at[p] = i
@@ -98,7 +103,7 @@ func (r *relaxer) possible(pods []*model.Pod) *possibilities {
 			return g.req.Fits(sp.free) && sp.allows(g.spec.pod, g.spec.terms) == nil
 		})
 		for _, p := range g.pods {
-			out.pods[at[p]] = can
+			out.pods[at[p]], out.groups[at[p]] = can, g
 		}
 	}
 	return out
