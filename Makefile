@@ -106,7 +106,7 @@ $(RIE): tools.mod tools.sum
 	@echo "building the Lambda runtime interface emulator ..."
 	@go build -modfile=tools.mod -o $@ github.com/aws/aws-lambda-runtime-interface-emulator/cmd/aws-lambda-rie
 
-# Another reading of AWS's protocols, for tests. Whatever python3 (3.9 or later, with its
+# Another reading of AWS's protocols, for tests. Whatever python3 (3.11 or later, with its
 # venv module) is there makes a place of its own for it; nothing else is touched.
 PYTHON       ?= python3
 MOTO         := $(CACHE)/moto/bin/python

@@ -10,9 +10,10 @@ import (
 
 // Limits that every store keeps, so that what one of them takes all of them take.
 const (
-	MaxTransact  = 100       // writes in one transaction
-	MaxItemBytes = 380 << 10 // data of one item; DynamoDB ends at 400 KiB with names and indexes
-	maxNameBytes = 1024      // partition, sort and instance each
+	MaxTransact      = 100       // writes in one transaction
+	MaxTransactBytes = 3 << 20   // data of one transaction; DynamoDB ends at 4 MB
+	MaxItemBytes     = 380 << 10 // data of one item; DynamoDB ends at 400 KiB with names and indexes
+	maxNameBytes     = 1024      // partition, sort and instance each
 )
 
 // SweepGrace is how long stores that sweep by themselves keep what has expired, so
@@ -53,13 +54,13 @@ func CheckItem(it Item) error {
 	return nil
 }
 
-// CheckTransact is nil where the writes may form one transaction: few enough, each
-// one valid, and no record twice.
+// CheckTransact is nil where the writes may form one transaction: few and small enough,
+// each one valid, and no record twice.
 func CheckTransact(puts []PutOp) error {
 	if len(puts) > MaxTransact {
 		return fmt.Errorf("%w: %d writes in one transaction, at most %d are", ErrInvalid, len(puts), MaxTransact)
 	}
-	seen := make(map[Key]bool, len(puts))
+	seen, size := make(map[Key]bool, len(puts)), 0
 	for _, p := range puts {
 		if err := CheckItem(p.Item); err != nil {
 			return err
@@ -68,6 +69,9 @@ func CheckTransact(puts []PutOp) error {
 			return fmt.Errorf("%w: %v is written twice in one transaction", ErrInvalid, p.Item.Key)
 		}
 		seen[p.Item.Key] = true
+		if size += len(p.Item.Data); size > MaxTransactBytes {
+			return fmt.Errorf("%w: more than %d bytes of data in one transaction, reached with %v", ErrInvalid, MaxTransactBytes, p.Item.Key)
+		}
 	}
 	return nil
 }

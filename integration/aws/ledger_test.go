@@ -23,6 +23,29 @@ func TestMain(m *testing.M) {
 	os.Exit(moto.Shared(m))
 }
 
+// faults fail the calls on one table only: the others of the suite run beside it.
+func faults(server *moto.Server, table string) ledgertest.Faults {
+	all := moto.On("", `"`+table+`"`)
+	writes := func(c moto.Call) bool { return all(c) && c.Op != "GetItem" && c.Op != "Query" }
+	var throttle, away *moto.Rule
+	return ledgertest.Faults{
+		LoseAnswers: func(n int) { server.Order(n, moto.CutAfter, writes) },
+		Throttle: func(n int) {
+			if throttle != nil {
+				throttle.End()
+			}
+			throttle = server.Order(n, moto.Throttled, all)
+		},
+		Away: func(b bool) {
+			if b {
+				away = server.Order(-1, moto.CutBefore, all)
+			} else {
+				away.End()
+			}
+		},
+	}
+}
+
 func TestLedgerSuite(t *testing.T) {
 	t.Parallel()
 	server := moto.Start(t)
@@ -40,6 +63,14 @@ func TestLedgerSuite(t *testing.T) {
 				t.Fatal(err)
 			}
 			return server.Ledger(t, table.(string))
+		},
+		Second: func(t testing.TB, s ledger.Store) ledger.Store {
+			table, _ := tables.Load(s)
+			return server.Ledger(t, table.(string))
+		},
+		Faulty: func(t testing.TB) (ledger.Store, ledgertest.Faults) {
+			table := server.Table(t)
+			return server.Ledger(t, table), faults(server, table)
 		},
 	})
 }

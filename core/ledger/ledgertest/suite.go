@@ -22,6 +22,19 @@ type Backend struct {
 	New func(t testing.TB) ledger.Store
 	// Reopen closes the store and opens what it kept; nil where nothing outlives it.
 	Reopen func(t testing.TB, s ledger.Store) ledger.Store
+	// Second opens what the store keeps once more, as another process does; nil where
+	// only one can have it open, who is then asked twice.
+	Second func(t testing.TB, s ledger.Store) ledger.Store
+	// Faulty makes an empty store with something between it and the caller that fails as
+	// ordered; nil where there is nothing between them.
+	Faulty func(t testing.TB) (ledger.Store, Faults)
+}
+
+// Faults of what lies between a store and its callers.
+type Faults struct {
+	LoseAnswers func(n int)  // the next n writes are done, and their answers lost
+	Throttle    func(n int)  // the next n calls are refused because there were too many
+	Away        func(b bool) // nothing can be reached, until it is false again
 }
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -49,6 +62,13 @@ func Run(t *testing.T, b Backend) {
 		"offerings":          testOfferings,
 		"heartbeat":          testHeartbeat,
 		"decisions":          testDecisions,
+		"two creators":       testTwoCreators,
+		"two transactions":   testTwoTransactions,
+		"two clocks":         testTwoClocks,
+		"pages":              testPages,
+		"lost answers":       testLostAnswers,
+		"throttled":          testThrottled,
+		"away and back":      testAway,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -374,6 +394,13 @@ func testRefused(t *testing.T, b Backend) {
 	}
 	if err := s.Transact(t.Context(), many, start); !errors.Is(err, ledger.ErrInvalid) {
 		t.Errorf("%d writes at once: %v, want them refused", len(many), err)
+	}
+	heavy := make([]ledger.PutOp, 10)
+	for i := range heavy {
+		heavy[i] = ledger.PutOp{Item: item("p", fmt.Sprint(i), `"`+strings.Repeat("x", ledger.MaxItemBytes-2)+`"`)}
+	}
+	if err := s.Transact(t.Context(), heavy, start); !errors.Is(err, ledger.ErrInvalid) {
+		t.Errorf("10 of the largest items at once: %v, want them refused", err)
 	}
 }
 
