@@ -40,8 +40,12 @@ type antiKey struct {
 // maxTokens bounds the tokens of one problem; it is far above what real clusters ask.
 const maxTokens = 1 << 14
 
+func bareAround() *around {
+	return &around{byID: map[string]int{}, labels: map[string]bitset{}, tokens: map[string]int{}, hostCaps: map[int]int64{}}
+}
+
 func newAround(w *model.World, pods []*model.Pod) *around {
-	a := &around{byID: map[string]int{}, labels: map[string]bitset{}, tokens: map[string]int{}, hostCaps: map[int]int64{}}
+	a := bareAround()
 	asked := false
 	note := func(p *model.Pod, existing bool) {
 		t := p.Topology
@@ -277,6 +281,8 @@ type neighbours struct {
 	a      *around
 	tokens bitset
 	counts map[int]int64
+	most   []int64 // pods by workload that the node may hold, nil = any number
+	held   []int64 // pods by workload
 }
 
 func (a *around) neighbours() *neighbours {
@@ -287,9 +293,13 @@ func (a *around) neighbours() *neighbours {
 }
 
 // reset starts with what the daemon pods of a pool lay on every node.
-func (n *neighbours) reset(daemons bitset) {
-	copy(n.tokens, daemons)
+func (n *neighbours) reset(p *pool, c *crowd) {
+	copy(n.tokens, p.daemonTokens)
 	clear(n.counts)
+	if c != nil {
+		n.most, n.held = c.caps[p.Name].most, slices.Grow(n.held[:0], len(c.sizes))[:len(c.sizes)]
+		clear(n.held)
+	}
 }
 
 // room is how many more units of the group the node bears, at most want.
@@ -303,6 +313,11 @@ func (n *neighbours) room(g *group, want int64) int64 {
 	for _, s := range g.counted {
 		want = min(want, (n.a.hostCaps[s]-n.counts[s])/int64(g.per))
 	}
+	if n.most != nil {
+		for _, b := range g.belongs {
+			want = min(want, (n.most[b.workload]-n.held[b.workload])/b.per)
+		}
+	}
 	return max(want, 0)
 }
 
@@ -310,6 +325,11 @@ func (n *neighbours) add(g *group, units int64) {
 	n.tokens.or(g.lays)
 	for _, s := range g.counted {
 		n.counts[s] += units * int64(g.per)
+	}
+	if n.most != nil {
+		for _, b := range g.belongs {
+			n.held[b.workload] += units * b.per
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func newDual(groups []*group, left []int64, options []*option, real bool) *dual 
 // USD per hour.
 func (d *dual) each(y weights, f func(i int, value float64)) {
 	for i, o := range d.options {
-		price := o.effective
+		price := o.lasting()
 		if d.real {
 			price = o.usd
 		}

@@ -19,8 +19,8 @@ import (
 func Check(w *model.World, plan *model.Plan) []error { return newChecker(w).check(plan) }
 
 // CheckPriced is Check with the strategies' prices at hand, nil = the market's: it
-// refuses vetoed offerings as well, effective prices that no strategy gave, and
-// alternatives that are too dear.
+// refuses vetoed offerings as well, effective prices that no strategy gave,
+// alternatives that are too dear, and what goes against a strategy's limits.
 func CheckPriced(w *model.World, plan *model.Plan, prices *model.Prices) []error {
 	c := newChecker(w)
 	c.prices = prices
@@ -70,6 +70,9 @@ func (c *checker) check(plan *model.Plan) []error {
 				c.fault("reservation %s has %d left, more are planned", id, n.Offering.Count)
 			}
 		}
+	}
+	if c.prices != nil {
+		c.strategyLimits(plan)
 	}
 	for _, p := range c.w.Pools {
 		c.limits(p, spent[p.Name], nodes[p.Name])
@@ -389,10 +392,13 @@ func distinctLabels(offers []*model.Offering, key string) map[string]bool {
 // priced checks a new node against what the strategies said.
 func (c *checker) priced(n *model.NewNode) {
 	pp := c.prices.ByPool[n.Pool.Name]
-	price := func(o *model.Offering) model.Price {
+	index := func(o *model.Offering) int {
 		i, _ := c.index(n.Pool.NodeClass.Name, o)
+		return i
+	}
+	price := func(o *model.Offering) model.Price {
 		if len(pp.Offerings) == len(c.w.Offerings[n.Pool.NodeClass.Name]) {
-			return pp.Offerings[i]
+			return pp.Offerings[index(o)]
 		}
 		return model.Price{USDPerHour: o.USDPerHour}
 	}
@@ -410,7 +416,7 @@ func (c *checker) priced(n *model.NewNode) {
 			c.fault("new node %s: the strategy refuses %s: %s", n.Name, o.Key(), p.Veto)
 		case !sanePrice(p.USDPerHour):
 			c.fault("new node %s: the strategy's price of %s is %v", n.Name, o.Key(), p.USDPerHour)
-		case o == n.Offering && math.Abs(n.Effective-p.USDPerHour) > 1e-9:
+		case o == n.Offering && math.Abs(n.Effective-p.USDPerHour) > 1e-9 && !charged(pp, index(o), n.Effective):
 			c.fault("new node %s: its effective price is said to be %v, the strategy's is %v", n.Name, n.Effective, p.USDPerHour)
 		case p.USDPerHour > best*ratio+1e-9:
 			beyond = append(beyond, o)

@@ -23,8 +23,12 @@ type problem struct {
 	pools  []*pool // in the order in which they are tried
 	class  map[string]*class
 	around *around
-	ranked bool            // groups are told apart by priority, and served in its order
-	kept   []model.Verdict // pods that have their verdict already
+	ranked bool // groups are told apart by priority, and served in its order
+	crowd  *crowd
+	// stepped is how much of the quantities of price steps is bought already, by name
+	stepped map[string]float64
+	varied  []varied        // new nodes of pools that are to lie in several places
+	kept    []model.Verdict // pods that have their verdict already
 }
 
 // spec is what equal pods ask for besides amounts.
@@ -60,6 +64,7 @@ type group struct {
 	only        []*model.Node // the only nodes it may join, nil = any, also new ones
 	bound       bool          // only is meant, even where it is empty
 	why         *model.Reason // why what is left of it has no place, where that is known
+	belongs     []belongs     // what a unit adds to the workloads that a strategy bounds on a node
 }
 
 // units is how many units the group has.
@@ -166,17 +171,19 @@ func ofOffering(key string) bool {
 // pool is a NodePool compiled against the offerings of its node class.
 type pool struct {
 	*model.Pool
-	index    int
-	class    *class
-	base     bitset // offerings that satisfy the pool's own requirements
-	usable   bitset // of these, available and not vetoed
-	prices   model.PoolPrices
-	overhead []resource.Vector // of the daemon pods, by offering
-	rooms    [][]int64         // allocatable less overhead by dims, by offering; nil where the pool does not allow it
-	perSize  []float64         // effective price per size of machine, by offering: a rough measure to compare zones by
-	limits   *limits
-	why      *model.Reason // why the pool takes no pods at all
-	minKeys  []require.Requirement
+	index     int
+	class     *class
+	base      bitset // offerings that satisfy the pool's own requirements
+	usable    bitset // of these, available and not vetoed
+	prices    model.PoolPrices
+	overhead  []resource.Vector // of the daemon pods, by offering
+	rooms     [][]int64         // allocatable less overhead by dims, by offering; nil where the pool does not allow it
+	perSize   []float64         // effective price per size of machine, by offering: a rough measure to compare zones by
+	limits    *limits
+	why       *model.Reason // why the pool takes no pods at all
+	minKeys   []require.Requirement
+	rules     []*rule                // shares that the strategy bounds
+	varieties []*model.StrategyLimit // variety that the strategy asks for
 
 	daemonTokens bitset // what daemon pods lay on every node
 }
@@ -247,7 +254,11 @@ func compile(w *model.World, prices *model.Prices, pods []*model.Pod, ranked boo
 	if pr.prices == nil {
 		pr.prices = &model.Prices{}
 	}
+	pr.stepped = map[string]float64{}
 	pr.around = newAround(w, pods)
+	if pr.crowd = newCrowd(w, pr.prices); pr.crowd != nil && pr.around == nil {
+		pr.around = bareAround()
+	}
 	pr.group(pods)
 	pr.compilePools()
 	if pr.around == nil {
@@ -264,6 +275,9 @@ func compile(w *model.World, prices *model.Prices, pods []*model.Pod, ranked boo
 	}
 	pr.pin()
 	pr.bundle()
+	for _, g := range pr.groups {
+		g.belongs = pr.crowd.of(g.pods[:g.per])
+	}
 	return pr
 }
 
@@ -308,6 +322,9 @@ func (pr *problem) group(pods []*model.Pod) {
 		buf = appendSizeKey(buf, p.Requests)
 		if pr.ranked {
 			buf = appendPriority(buf, p)
+		}
+		if pr.crowd != nil {
+			buf = append(buf, p.Workload()...)
 		}
 		g := groups[string(buf)]
 		if g == nil {
@@ -470,6 +487,7 @@ func (p *pool) compile(pr *problem) {
 			p.usable[i>>6] &^= 1 << (i & 63)
 		}
 	}
+	p.compileRules(pr.w)
 	p.limits = newLimits(pr.w, p.Pool)
 	if len(pr.w.DaemonSets) == 0 {
 		if p.class.bare == nil {

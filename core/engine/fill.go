@@ -71,11 +71,11 @@ func (f *filler) compact() {
 // empty one where nothing fits.
 func (f *filler) best(o *option) column {
 	if f.near != nil {
-		f.near.reset(o.pool.daemonTokens)
+		f.near.reset(o.pool, f.pr.crowd)
 	}
 	a := f.largestFirst(o)
 	if f.near != nil {
-		f.near.reset(o.pool.daemonTokens)
+		f.near.reset(o.pool, f.pr.crowd)
 	}
 	b := f.balanced(o)
 	if b.value <= a.value {

@@ -55,18 +55,10 @@ func (m *menu) legal(i int, size []int64, specs []bitset) bool {
 // and the others of the same capacity type that may stand in for it.
 func (m *menu) node(pk *packer, c *column) *model.NewNode {
 	p := m.pool
-	size := pk.size(c)
-	var specs []bitset
-	seen := map[int]bool{}
-	for _, it := range c.items {
-		if s := m.pr.groups[it.group].spec.index; !seen[s] {
-			seen[s] = true
-			specs = append(specs, m.rights.bySpec[s])
-		}
-	}
+	size, specs := m.wants(pk, c)
 	// without limits a cheaper offering may do that the packing had left out
 	best := c.opt.offering
-	if p.limits == nil && c.opt.count < 0 && len(p.minKeys) == 0 {
+	if p.limits == nil && c.opt.count < 0 && len(p.minKeys) == 0 && !p.priced() {
 		for _, i := range m.order {
 			if p.class.offerings[i].ReservationID == "" && m.legal(i, size, specs) {
 				best = i
@@ -74,7 +66,18 @@ func (m *menu) node(pk *packer, c *column) *model.NewNode {
 			}
 		}
 	}
-	offers := m.alternatives(best, size, specs)
+	n := m.as(pk, c, best, size, specs, nil)
+	if len(p.prices.Steps) > 0 {
+		n.Effective = c.opt.effective - p.prices.FeePerNode
+	}
+	return n
+}
+
+// as is a node of a column bought with an offering; keep, unless nil, says which
+// alternatives it may have.
+func (m *menu) as(pk *packer, c *column, best int, size []int64, specs []bitset, keep func(int) bool) *model.NewNode {
+	p := m.pool
+	offers := m.alternatives(best, size, specs, keep)
 	n := &model.NewNode{Pool: p.Pool, Offering: p.class.offerings[best], Effective: p.effective(best), Daemons: p.overhead[best]}
 	for _, i := range offers {
 		n.Alternatives = append(n.Alternatives, p.class.offerings[i])
@@ -87,7 +90,19 @@ func (m *menu) node(pk *packer, c *column) *model.NewNode {
 	return n
 }
 
-func (m *menu) alternatives(best int, size []int64, specs []bitset) []int {
+// wants is what the pods of a column take, and which offerings each kind may use.
+func (m *menu) wants(pk *packer, c *column) (size []int64, specs []bitset) {
+	seen := map[int]bool{}
+	for _, it := range c.items {
+		if s := m.pr.groups[it.group].spec.index; !seen[s] {
+			seen[s] = true
+			specs = append(specs, m.rights.bySpec[s])
+		}
+	}
+	return pk.size(c), specs
+}
+
+func (m *menu) alternatives(best int, size []int64, specs []bitset, keep func(int) bool) []int {
 	p := m.pool
 	chosen := p.class.offerings[best]
 	flex := newDistinct(p.minKeys)
@@ -98,6 +113,9 @@ func (m *menu) alternatives(best int, size []int64, specs []bitset) []int {
 	for _, i := range m.order {
 		o := p.class.offerings[i]
 		if i == best || o.CapacityType != chosen.CapacityType || o.ReservationID != "" || !m.noLarger(i, chosen) {
+			continue
+		}
+		if !p.sameShares(i, best) || keep != nil && !keep(i) {
 			continue
 		}
 		over := p.effective(i) > bound

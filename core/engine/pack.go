@@ -26,6 +26,7 @@ type packer struct {
 	joins   *joins
 	levels  []int // of the priority of each group, nil = priorities are not looked at
 	large   bool  // the largest machine first, then ranked by price: how first-fit buys
+	noAims  bool  // least shares of strategies are given up
 }
 
 // queue orders options by the efficiency that they last had.
@@ -50,6 +51,12 @@ func (q *queue) Swap(i, j int) {
 	q.eff[i], q.eff[j] = q.eff[j], q.eff[i]
 }
 func (q *queue) Push(any) {}
+
+// add puts an option back of which nothing is known any more.
+func (q *queue) add(o *option) {
+	q.opts, q.eff = append(q.opts, o), append(q.eff, math.Inf(1))
+	heap.Fix(q, len(q.opts)-1)
+}
 func (q *queue) Pop() any {
 	n := len(q.opts) - 1
 	o := q.opts[n]
@@ -62,10 +69,11 @@ func (q *queue) Pop() any {
 type caps struct {
 	limits map[*pool]*limits
 	counts map[string]int64
+	bounds *bounds // of the strategies, nil = none
 }
 
 func (p *packer) newCaps() *caps {
-	c := &caps{limits: map[*pool]*limits{}, counts: map[string]int64{}}
+	c := &caps{limits: map[*pool]*limits{}, counts: map[string]int64{}, bounds: p.newBounds()}
 	for _, o := range p.options {
 		if l := o.pool.limits; l != nil && c.limits[o.pool] == nil {
 			n := &limits{left: make(map[string]int64, len(l.left))}
@@ -91,6 +99,9 @@ func (c *caps) times(o *option, want int64) int64 {
 	if o.count >= 0 {
 		want = min(want, c.counts[off.ReservationID])
 	}
+	if c.bounds != nil {
+		want = c.bounds.times(o, want)
+	}
 	return want
 }
 
@@ -101,6 +112,9 @@ func (c *caps) take(o *option, times int64) {
 	}
 	if o.count >= 0 {
 		c.counts[off.ReservationID] -= times
+	}
+	if c.bounds != nil {
+		c.bounds.take(o, times)
 	}
 }
 
@@ -115,12 +129,18 @@ func (p *packer) greedy(value []float64, left []int64, c *caps) ([]column, int64
 	heap.Init(q)
 	var out []column
 	fresh := map[*option]column{} // fillings that are still true
+	var parked []*option          // wait until a strategy's share allows them again
 	for q.Len() > 0 && len(f.order) > 0 {
 		o := q.opts[0]
 		col, ok := fresh[o]
 		if !ok {
 			if c.times(o, 1) == 0 {
 				heap.Pop(q)
+				if o.next != nil && o.step.times(c.bounds.steps[o.step.name]) == 0 {
+					q.add(o.next)
+				} else if c.waits(o) {
+					parked = append(parked, o)
+				}
 				continue
 			}
 			col = f.best(o)
@@ -134,6 +154,9 @@ func (p *packer) greedy(value []float64, left []int64, c *caps) ([]column, int64
 			continue
 		}
 		col.times = p.repeat(f, &col, c)
+		if len(parked) > 0 {
+			col.times = c.bounds.pace(parked, o, col.times)
+		}
 		if p.large {
 			p.shrink(&col, c)
 		}
@@ -144,6 +167,9 @@ func (p *packer) greedy(value []float64, left []int64, c *caps) ([]column, int64
 		out = append(out, col)
 		f.compact()
 		clear(fresh)
+		if len(parked) > 0 {
+			parked = c.unpark(q, parked)
+		}
 	}
 	return out, f.work
 }
@@ -280,7 +306,7 @@ func (p *packer) revalue(v, value []float64, cols []column) {
 // improve takes the least efficient nodes apart and packs their pods again, as long
 // as that saves money. Each try looks at a larger share of the nodes.
 func (p *packer) improve(cols []column, left []int64, value []float64, effort int64) []column {
-	if len(p.limitedPools()) > 0 {
+	if len(p.limitedPools()) > 0 || p.newBounds() != nil {
 		return cols // what a limit still allows depends on all nodes together
 	}
 	var spent int64

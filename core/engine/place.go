@@ -17,6 +17,7 @@ type Result struct {
 	Relaxed    []Relaxation // preferences that were given up
 	Notes      []string     // what else is to be said of preferences
 	Bound      float64      // USD per hour that no legal plan for the pods on New can go below, real money
+	Shortfalls []model.Shortfall
 }
 
 // Place finds a place for every waiting pod of the world that can have one: on
@@ -82,13 +83,17 @@ func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.
 			if sum(left) == 0 {
 				break
 			}
-			pr.buy(res, tier, y, left, next)
+			pr.buy(res, tier, y, left, next, false)
+			if sum(left) > 0 && aims(tier) {
+				pr.buy(res, tier, y, left, next, true)
+			}
 		}
 		placed := make([]int64, len(left))
 		for i := range left {
 			placed[i] = before[i] - left[i]
 		}
 		res.Bound = newDual(pr.groups, placed, all, true).total(y)
+		pr.shortfalls(res)
 	}
 	for i, g := range pr.groups {
 		if next[i] < len(g.pods) {
@@ -187,6 +192,9 @@ func (pr *problem) near(known map[*spot]*neighbours, sp *spot) *neighbours {
 		for s, n := range pre.counts {
 			nb.counts[s] = n
 		}
+		if pr.crowd != nil {
+			nb.most, nb.held = pr.crowd.caps[sp.node.Pool()].most, pr.crowd.held(sp.node)
+		}
 		known[sp] = nb
 	}
 	return nb
@@ -205,13 +213,14 @@ func (pr *problem) tiers() [][]*pool {
 	return out
 }
 
-// buy packs what is left onto new nodes of one tier of pools.
-func (pr *problem) buy(res *Result, tier []*pool, y weights, left []int64, next []int) {
+// buy packs what is left onto new nodes of one tier of pools; noAims gives up the
+// least shares that strategies ask for.
+func (pr *problem) buy(res *Result, tier []*pool, y weights, left []int64, next []int, noAims bool) {
 	options := pr.options(tier, waiting(pr.groups, left))
 	if len(options) == 0 {
 		return
 	}
-	pk := &packer{pr: pr, groups: pr.groups, options: options, joins: newJoins(), levels: pr.ranks()}
+	pk := &packer{pr: pr, groups: pr.groups, options: options, joins: newJoins(), levels: pr.ranks(), noAims: noAims}
 	pk.large = slices.ContainsFunc(tier, func(p *pool) bool { return p.prices.PreferLarge })
 	value := make([]float64, len(pr.groups))
 	newDual(pr.groups, left, options, false).each(y, func(i int, v float64) { value[i] = max(v, 1e-12) })
@@ -237,6 +246,9 @@ func (pr *problem) buy(res *Result, tier []*pool, y weights, left []int64, next 
 		proto := menus[p].node(pk, c)
 		for range c.times {
 			n := *proto
+			if len(p.varieties) > 0 {
+				pr.varied = append(pr.varied, varied{menus[p], pk, c, &n})
+			}
 			for _, it := range c.items {
 				g := pr.groups[it.group]
 				k := int(it.n) * g.per
@@ -251,6 +263,7 @@ func (pr *problem) buy(res *Result, tier []*pool, y weights, left []int64, next 
 		numbers[n.Pool.Name]++
 		n.Name = fmt.Sprintf("%s-%d", n.Pool.Name, numbers[n.Pool.Name])
 	}
+	pr.bought(cols)
 	for _, p := range tier {
 		if p.limits == nil {
 			continue

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -107,6 +108,9 @@ func (pr *problem) reason(g *group, p *pool) model.Reason {
 		}
 		return model.Reason{Pool: p.Name, Filter: model.FilterRequirements, TypesLeft: types,
 			Message: fmt.Sprintf("minValues %d of %s cannot be met: %d values are left", r.MinValues, r.Key, n)}
+	}
+	if msg := cmp.Or(pr.crowdReason(g, p), p.shareReason(allowed)); msg != "" {
+		return model.Reason{Pool: p.Name, Filter: model.FilterStrategy, TypesLeft: types, Message: msg}
 	}
 	if msg := pr.portReason(g); msg != "" {
 		return model.Reason{Pool: p.Name, Filter: model.FilterPorts, TypesLeft: types, Message: msg}

@@ -28,7 +28,8 @@ type Plan struct {
 	Commands   []Command // of disruption
 	Blocked    []Blocked // nodes that stay, and why
 
-	LowerBoundUSDPerHour float64 // proven bound for the pods of the plan, real money
+	LowerBoundUSDPerHour float64     // proven bound for the pods of the plan, real money
+	Shortfalls           []Shortfall // aims of strategies that the plan did not reach
 	Warnings             []string
 }
 

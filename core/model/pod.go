@@ -102,6 +102,18 @@ type Pod struct {
 // ID is namespace/name.
 func (p *Pod) ID() string { return p.Namespace + "/" + p.Name }
 
+// Workload names the pods of one controller; empty = the pod has none, or is of a
+// DaemonSet or a node.
+func (p *Pod) Workload() string {
+	if p.Owner.Kind == "" || p.Owner.Kind == "Node" || p.Daemon() {
+		return ""
+	}
+	if p.Owner.UID != "" {
+		return p.Owner.UID
+	}
+	return p.Namespace + "/" + p.Owner.Kind + "/" + p.Owner.Name
+}
+
 // Daemon says whether a DaemonSet owns the pod.
 func (p *Pod) Daemon() bool { return p.Owner.Kind == "DaemonSet" }
 

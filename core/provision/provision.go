@@ -18,10 +18,13 @@ import (
 // say what was wrong.
 func Plan(w *model.World, prices *model.Prices) *model.Plan {
 	r := engine.Place(w, prices)
-	p := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound}
+	p := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound, Shortfalls: r.Shortfalls}
 	p.Strategy, p.Outcome = answeredBy(prices, r.New)
 	p.Warnings = append(thinSpot(r.New), youngTaints(w)...)
 	p.Warnings = append(p.Warnings, givenUp(r)...)
+	for _, s := range p.Shortfalls {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("NodePool %s: limit %q of strategy %s: %s", s.Pool, s.Limit, prices.ByPool[s.Pool].Strategy, s.Message))
+	}
 	if bad := engine.CheckPriced(w, p, prices); len(bad) > 0 {
 		for _, n := range p.Launch {
 			for _, pod := range n.Pods {
@@ -31,7 +34,7 @@ func Plan(w *model.World, prices *model.Prices) *model.Plan {
 		for _, err := range bad {
 			p.Warnings = append(p.Warnings, fmt.Sprintf("plan refused: %v", err))
 		}
-		p.Launch, p.Placements, p.LowerBoundUSDPerHour = nil, nil, 0
+		p.Launch, p.Placements, p.Shortfalls, p.LowerBoundUSDPerHour = nil, nil, nil, 0
 		for _, pl := range r.Placements {
 			for _, pod := range pl.Pods {
 				p.Unplaced = append(p.Unplaced, model.Verdict{Pod: pod, Reasons: []model.Reason{{Filter: model.FilterStrategy, Message: "the plan was refused by the check: " + bad[0].Error()}}})

@@ -180,12 +180,14 @@ func (f *fake) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnsw
 	case "error", "fails-self-test":
 		return nil, fmt.Errorf("the moon is full")
 	case "steps":
-		first.Steps = map[int][]sdk.Step{req.Pools[0].Offerings[0]: {{USDPerHour: 0, Nodes: 2}, {USDPerHour: 1}}}
+		first.Steps = map[int][]sdk.Step{req.Pools[0].Offerings[0]: {{USDPerHour: 0, Nodes: 2, Shared: "plan"}, {USDPerHour: 0.5, SumUSDPerHour: 3}, {USDPerHour: 1}}}
 	case "share":
-		first.Limits = []sdk.Limit{{Name: "spot", Share: &sdk.Share{Max: 0.5, Measure: sdk.MeasureNodes,
-			Selector: sdk.Selector{{Key: sdk.LabelCapacityType, Values: []string{sdk.Spot}}}}}}
+		first.Limits = []sdk.Limit{{Name: "spot", Share: &sdk.Share{Max: 0.5, Measure: sdk.MeasureCPU,
+			Selector: sdk.Selector{{Key: sdk.LabelCapacityType, Values: []string{sdk.Spot}, Negate: true}}}}}
 	case "variety":
-		first.Limits = []sdk.Limit{{Name: "zones", Variety: &sdk.Variety{Over: sdk.OverZones, Min: 2}}}
+		first.Limits = []sdk.Limit{{Name: "zones", Variety: &sdk.Variety{Over: sdk.OverZones, Min: 2}}, {Name: "pools", Variety: &sdk.Variety{Over: sdk.OverSpotPools, Min: 3}}}
+	case "per-node":
+		first.Limits = []sdk.Limit{{Name: "blast", PodsPerNode: &sdk.PodsPerNode{Max: 4, Share: 0.25}}}
 	case "veto":
 		first.Vetoes = []sdk.Veto{{Reason: "not today", Offerings: req.Pools[0].Offerings[:1]}}
 	case "prints":

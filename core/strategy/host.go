@@ -356,9 +356,7 @@ func (h *Host) priceGroup(ctx context.Context, m *market, w *model.World, g *gro
 		}
 		prices = make([]model.PoolPrices, len(req.Pools))
 		for i := range req.Pools {
-			if prices[i], err = m.poolPrices(w, &req.Pools[i], &ans.Pools[i]); err != nil {
-				return err
-			}
+			prices[i] = m.poolPrices(w, g.name, &req.Pools[i], &ans.Pools[i])
 		}
 		return nil
 	}

@@ -158,8 +158,8 @@ func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	for behaviour, want := range map[string]Outcome{
 		"nan": Invalid, "infinite": Invalid, "negative": Invalid, "short": Invalid, "other-pools": Invalid, "foreign-offering": Invalid,
-		"oversize": Invalid, "a million pools": Invalid, "panic": Invalid, "empty": Empty, "exit": Dead, "error": Refused, "steps": Refused, "variety": Refused,
-		"share": Refused, "veto": OK, "prints": OK, "forks": OK, "noisy": OK, "stray": OK,
+		"oversize": Invalid, "a million pools": Invalid, "panic": Invalid, "empty": Empty, "exit": Dead, "error": Refused, "steps": OK, "variety": OK,
+		"share": OK, "per-node": OK, "veto": OK, "prints": OK, "forks": OK, "noisy": OK, "stray": OK,
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
@@ -182,6 +182,22 @@ func TestOutcomes(t *testing.T) {
 			}
 			if behaviour == "veto" && (p.Offerings[0].Veto != "not today" || p.Offerings[1].Veto != "") {
 				t.Errorf("vetoes %+v", p.Offerings)
+			}
+			limits := map[string][]model.StrategyLimit{
+				"share": {{Name: "spot", Share: &model.ShareLimit{Max: 0.5, Measure: model.MeasureCPU,
+					Selector: model.OfferingSelector{{Key: model.LabelCapacityType, Values: []string{model.Spot}, Negate: true}}}}},
+				"variety":  {{Name: "zones", Variety: &model.Variety{Min: 2}}, {Name: "pools", Variety: &model.Variety{Over: model.OverSpotPools, Min: 3}}},
+				"per-node": {{Name: "blast", PodsPerNode: &model.PodsPerNode{Max: 4, Share: 0.25}}},
+			}
+			if diff := cmp.Diff(limits[behaviour], p.Limits); diff != "" {
+				t.Error(diff)
+			}
+			var steps map[int][]model.PriceStep
+			if behaviour == "steps" {
+				steps = map[int][]model.PriceStep{0: {{Nodes: 2, Shared: "fake/plan"}, {USDPerHour: 0.5, SumUSDPerHour: 3}, {USDPerHour: 1}}}
+			}
+			if diff := cmp.Diff(steps, p.Steps); diff != "" || behaviour == "steps" && p.Offerings[0].USDPerHour != 1 {
+				t.Errorf("%s; lasting price %v, want 1", diff, p.Offerings[0].USDPerHour)
 			}
 		})
 	}

@@ -200,10 +200,9 @@ func placeAllowed(p *model.Pool, o *model.Offering) bool {
 	return true
 }
 
-// poolPrices turns a checked answer for one pool into what the engine reads. It is
-// an error if the answer asks for what the engine does not keep: bought machines
-// must never rest on a limit that nobody watches.
-func (m *market) poolPrices(w *model.World, pool *sdk.Pool, a *sdk.PoolPrices) (model.PoolPrices, error) {
+// poolPrices turns a checked answer for one pool into what the engine reads. who is
+// the strategy that answered.
+func (m *market) poolPrices(w *model.World, who string, pool *sdk.Pool, a *sdk.PoolPrices) model.PoolPrices {
 	r := m.classes[pool.NodeClass]
 	out := model.PoolPrices{FeePerNode: a.FeePerNode, PreferLarge: a.LargestFirst, Offerings: make([]model.Price, r.count)}
 	for k, o := range w.Offerings[pool.NodeClass] {
@@ -213,20 +212,63 @@ func (m *market) poolPrices(w *model.World, pool *sdk.Pool, a *sdk.PoolPrices) (
 		out.Offerings[o-r.base].USDPerHour = a.USDPerHour[k]
 	}
 	for o, steps := range a.Steps {
-		if len(steps) > 1 || steps[0].Shared != "" {
-			return model.PoolPrices{}, &refusal{fmt.Sprintf("pool %q: prices in steps are not kept by this version's engine", pool.Name)}
+		out.Offerings[o-r.base].USDPerHour = steps[len(steps)-1].USDPerHour
+		if len(steps) == 1 {
+			continue
 		}
-		out.Offerings[o-r.base].USDPerHour = steps[0].USDPerHour
+		if out.Steps == nil {
+			out.Steps = make(map[int][]model.PriceStep, len(a.Steps))
+		}
+		out.Steps[o-r.base] = priceSteps(who, steps)
 	}
 	for _, v := range a.Vetoes {
 		for _, o := range v.Offerings {
 			out.Offerings[o-r.base].Veto = v.Reason
 		}
 	}
-	if len(a.Limits) > 0 {
-		return model.PoolPrices{}, &refusal{fmt.Sprintf("pool %q: limits, such as %q, are not kept by this version's engine", pool.Name, a.Limits[0].Name)}
+	for _, l := range a.Limits {
+		out.Limits = append(out.Limits, strategyLimit(l))
 	}
-	return out, nil
+	return out
+}
+
+// priceSteps is the steps of an offering. A shared quantity is the strategy's own:
+// another strategy may use the same name.
+func priceSteps(who string, steps []sdk.Step) []model.PriceStep {
+	out := make([]model.PriceStep, len(steps))
+	for i, s := range steps {
+		out[i] = model.PriceStep{USDPerHour: s.USDPerHour, Nodes: int64(s.Nodes), SumUSDPerHour: s.SumUSDPerHour}
+		if s.Shared != "" {
+			out[i].Shared = who + "/" + s.Shared
+		}
+	}
+	return out
+}
+
+// strategyLimit is a checked limit in the engine's words.
+func strategyLimit(l sdk.Limit) model.StrategyLimit {
+	out := model.StrategyLimit{Name: l.Name}
+	switch {
+	case l.Share != nil:
+		out.Share = &model.ShareLimit{Min: l.Share.Min, Max: l.Share.Max}
+		switch l.Share.Measure {
+		case sdk.MeasureCPU:
+			out.Share.Measure = model.MeasureCPU
+		case sdk.MeasureUSDPerHour:
+			out.Share.Measure = model.MeasureUSDPerHour
+		}
+		for _, m := range l.Share.Selector {
+			out.Share.Selector = append(out.Share.Selector, model.LabelMatch{Key: m.Key, Values: m.Values, Negate: m.Negate})
+		}
+	case l.PodsPerNode != nil:
+		out.PodsPerNode = &model.PodsPerNode{Max: int64(l.PodsPerNode.Max), Share: l.PodsPerNode.Share}
+	case l.Variety != nil:
+		out.Variety = &model.Variety{Min: int64(l.Variety.Min)}
+		if l.Variety.Over == sdk.OverSpotPools {
+			out.Variety.Over = model.OverSpotPools
+		}
+	}
+	return out
 }
 
 // scoreRequest asks for verdicts on moves of the given pools. It is an error if a

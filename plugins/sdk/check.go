@@ -151,10 +151,10 @@ func checkLimit(l Limit) error {
 			}
 		}
 	}
-	if l.PodsPerNode != 0 {
+	if p := l.PodsPerNode; p != nil {
 		rules++
-		if l.PodsPerNode < 0 {
-			return fmt.Errorf("pods per node %d: want at least 1", l.PodsPerNode)
+		if p.Max < 0 || !(p.Share >= 0 && p.Share <= 1) || p.Max == 0 && p.Share == 0 {
+			return fmt.Errorf("pods per node %d, share %v: want at least 1, or a share above 0 and at most 1, or both", p.Max, p.Share)
 		}
 	}
 	if v := l.Variety; v != nil {

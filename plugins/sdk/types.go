@@ -199,8 +199,8 @@ type PoolPrices struct {
 	LargestFirst bool
 }
 
-// Step is a price up to a quantity: Nodes, or market price in sum; neither = without
-// end, as the last step must be.
+// Step is a price up to a quantity that one plan buys: Nodes, or market price in sum;
+// neither = without end, as the last step must be. What runs already is not counted.
 type Step struct {
 	USDPerHour    float64
 	Nodes         int
@@ -238,18 +238,27 @@ const (
 type Limit struct {
 	Name        string
 	Share       *Share
-	PodsPerNode int // pods of one workload on a node at most; 0 = not this rule
+	PodsPerNode *PodsPerNode
 	Variety     *Variety
 }
 
-// Share bounds the part that selected offerings have.
+// PodsPerNode bounds the pods of one workload, those of one controller, on one node.
+// At least one of the two is set; the smaller bound holds.
+type PodsPerNode struct {
+	Max   int     // at most this many; 0 = not set
+	Share float64 // at most this part of the workload's pods, rounded down, never under one pod; 0 to 1, 0 = not set
+}
+
+// Share bounds the part that selected offerings have. Nothing is rounded. Max is a
+// wall, Min an aim: see the protocol.
 type Share struct {
 	Selector Selector
 	Min, Max float64 // 0 to 1
 	Measure  Measure
 }
 
-// Variety asks for at least Min different places.
+// Variety asks for at least Min different places, none of which holds more than its
+// even part of the nodes. It is an aim.
 type Variety struct {
 	Over Over
 	Min  int

@@ -110,8 +110,8 @@ func fromLimit(l Limit) *instancev1.Limit {
 			Measure: instancev1.Measure(l.Share.Measure)}}
 	case l.Variety != nil:
 		m.Rule = &instancev1.Limit_Variety{Variety: &instancev1.Variety{Over: instancev1.Over(l.Variety.Over), Min: uint32(l.Variety.Min)}}
-	case l.PodsPerNode != 0:
-		m.Rule = &instancev1.Limit_PodsPerNode{PodsPerNode: &instancev1.PodsPerNode{Max: uint32(l.PodsPerNode)}}
+	case l.PodsPerNode != nil:
+		m.Rule = &instancev1.Limit_PodsPerNode{PodsPerNode: &instancev1.PodsPerNode{Max: uint32(l.PodsPerNode.Max), Share: l.PodsPerNode.Share}}
 	}
 	return m
 }
@@ -168,7 +168,7 @@ func toLimit(m *instancev1.Limit) Limit {
 		}
 		l.Share = &Share{Selector: toSelector(rule.Share.GetSelector()), Min: rule.Share.GetMin(), Max: rule.Share.GetMax(), Measure: measure}
 	case *instancev1.Limit_PodsPerNode:
-		l.PodsPerNode = int(rule.PodsPerNode.GetMax())
+		l.PodsPerNode = &PodsPerNode{Max: int(rule.PodsPerNode.GetMax()), Share: rule.PodsPerNode.GetShare()}
 	case *instancev1.Limit_Variety:
 		l.Variety = &Variety{Over: Over(rule.Variety.GetOver()), Min: int(rule.Variety.GetMin())}
 	}

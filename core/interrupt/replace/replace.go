@@ -123,7 +123,7 @@ func Plan(w *model.World, prices *model.Prices, notices []model.Notice) *model.P
 
 func place(w *model.World, prices *model.Prices) *model.Plan {
 	r := engine.Place(w, prices)
-	p := &model.Plan{Kind: model.PlanInterrupt, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound}
+	p := &model.Plan{Kind: model.PlanInterrupt, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound, Shortfalls: r.Shortfalls}
 	if bad := engine.CheckPriced(w, p, prices); len(bad) > 0 {
 		for _, err := range bad {
 			p.Warnings = append(p.Warnings, fmt.Sprintf("plan refused: %v", err))

@@ -85,9 +85,9 @@ const (
 	Measure_MEASURE_UNSPECIFIED Measure = 0
 	// Number of nodes.
 	Measure_MEASURE_NODES Measure = 1
-	// Milli-CPU that nodes offer.
+	// Milli-CPU of the machines (capacity).
 	Measure_MEASURE_CPU Measure = 2
-	// Market price.
+	// Market price; that of a node whose price is not known counts 0.
 	Measure_MEASURE_USD_PER_HOUR Measure = 3
 )
 
@@ -492,7 +492,10 @@ func (x *PoolPrices) GetPacking() Packing {
 	return Packing_PACKING_UNSPECIFIED
 }
 
-// SteppedPrice is a price that rises (or falls) with the quantity.
+// SteppedPrice is a price that rises (or falls) with the quantity that one plan
+// buys. What runs already is not counted: a strategy sees it in PoolState.running
+// and Commitment, and answers what is left. The engine takes a step once the one
+// before is used up; it does not look ahead for falling prices.
 type SteppedPrice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Index into the catalogue's offerings; one of the pool's.
@@ -560,7 +563,8 @@ type Step struct {
 	//	*Step_SumUsdPerHour
 	Quantity isStep_Quantity `protobuf_oneof:"quantity"`
 	// Steps of the same non-empty name, over all offerings of the answer, draw on one
-	// quantity together, as purchases under one commitment do.
+	// quantity together, as purchases under one commitment do. A node is charged to
+	// one step whole: a step ends where less of it is left than one node takes.
 	Shared        string `protobuf:"bytes,4,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -708,7 +712,9 @@ func (x *Veto) GetOfferings() []uint32 {
 	return nil
 }
 
-// Limit is a rule over the nodes of the pool, running and new together.
+// Limit is a rule over the nodes of the pool, running and new together. Nodes that
+// are being removed are not counted. A plan that only leaves a broken rule as it is,
+// because it buys nothing that counts against it, is legal.
 type Limit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name for messages; at most 63 characters.
@@ -821,7 +827,16 @@ func (*Limit_PodsPerNode) isLimit_Rule() {}
 
 func (*Limit_Variety) isLimit_Rule() {}
 
-// Share bounds the part that selected offerings have in the pool's nodes.
+// Share bounds the part that selected offerings have in the pool's nodes: of the
+// measure summed over all nodes of the pool, the selected ones have at least min and
+// at most max. Nothing is rounded: at most 0.5 of one node is none, at least 0.3 of
+// two nodes is one, of four nodes is two. A share that no first node can keep, such
+// as at most 0.4 in each of three zones, lets nothing be bought: see Variety.
+//
+// max is a wall: pods that could only go beyond it stay without a place, and their
+// verdict names the limit. min is an aim: where the selected offerings cannot hold
+// the pods, or cannot be had, others are bought, and the plan says that it fell
+// short. A min that must be a wall is written as the max of a negated selector.
 type Share struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which offerings.
@@ -894,11 +909,16 @@ func (x *Share) GetMeasure() Measure {
 	return Measure_MEASURE_UNSPECIFIED
 }
 
-// PodsPerNode bounds the pods of one workload (same owner) on one node.
+// PodsPerNode bounds the pods of one workload on one node. A workload is the pods of
+// one controller (a ReplicaSet, StatefulSet or Job, say); pods without one are not
+// bounded. max, share or both are set; the smaller bound holds.
 type PodsPerNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At least 1.
-	Max           uint32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
+	// At most this many; 0 = not set.
+	Max uint32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
+	// At most this part of the workload's pods, waiting and running, rounded down but
+	// never under one pod; 0 to 1, 0 = not set.
+	Share         float64 `protobuf:"fixed64,2,opt,name=share,proto3" json:"share,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,7 +960,18 @@ func (x *PodsPerNode) GetMax() uint32 {
 	return 0
 }
 
-// Variety asks that the pool's nodes lie in at least this many different places.
+func (x *PodsPerNode) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+// Variety asks that the pool's nodes lie in at least this many different places, and
+// that none of them holds more than its even part: of n nodes at most n/min, rounded
+// up. Fewer nodes than min lie in as many places as there are nodes; nodes are not
+// made smaller for it. It is an aim: where pods may not run elsewhere, or elsewhere
+// costs more than twice as much, the plan says that it fell short.
 type Variety struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is counted.
@@ -1048,9 +1079,10 @@ const file_weir_instanceselection_v1_instanceselection_proto_rawDesc = "" +
 	"\bselector\x18\x01 \x01(\v2\".weir.strategy.v1.OfferingSelectorR\bselector\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\x01R\x03min\x12\x10\n" +
 	"\x03max\x18\x03 \x01(\x01R\x03max\x12<\n" +
-	"\ameasure\x18\x04 \x01(\x0e2\".weir.instanceselection.v1.MeasureR\ameasure\"\x1f\n" +
+	"\ameasure\x18\x04 \x01(\x0e2\".weir.instanceselection.v1.MeasureR\ameasure\"5\n" +
 	"\vPodsPerNode\x12\x10\n" +
-	"\x03max\x18\x01 \x01(\rR\x03max\"P\n" +
+	"\x03max\x18\x01 \x01(\rR\x03max\x12\x14\n" +
+	"\x05share\x18\x02 \x01(\x01R\x05share\"P\n" +
 	"\aVariety\x123\n" +
 	"\x04over\x18\x01 \x01(\x0e2\x1f.weir.instanceselection.v1.OverR\x04over\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\rR\x03min*U\n" +

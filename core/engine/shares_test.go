@@ -1,0 +1,175 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/weir-project/weir/core/engine"
+	"github.com/weir-project/weir/core/model"
+	mt "github.com/weir-project/weir/core/model/modeltest"
+	"github.com/weir-project/weir/core/model/require"
+)
+
+// under is prices of pool p with the given limits.
+func under(limits ...model.StrategyLimit) *model.Prices {
+	return &model.Prices{ByPool: map[string]model.PoolPrices{"p": {Strategy: "s 1", FeePerNode: 0.02, Limits: limits}}}
+}
+
+func capacity(name string, least, most float64, measure model.Measure, types ...string) model.StrategyLimit {
+	return model.StrategyLimit{Name: name, Share: &model.ShareLimit{Min: least, Max: most, Measure: measure,
+		Selector: model.OfferingSelector{{Key: model.LabelCapacityType, Values: types}}}}
+}
+
+// priced runs the engine and has the plan checked, limits of strategies included.
+func priced(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, w *model.World, prices *model.Prices) *engine.Result {
+	t.Helper()
+	r := engine.Place(w, prices)
+	for _, err := range engine.CheckPriced(w, &model.Plan{Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, Shortfalls: r.Shortfalls}, prices) {
+		t.Errorf("check: %v", err)
+	}
+	return r
+}
+
+// mix counts new nodes by capacity type.
+func mix(r *engine.Result) map[string]int {
+	out := map[string]int{}
+	for _, n := range r.New {
+		out[n.Offering.CapacityType]++
+	}
+	return out
+}
+
+func TestSharesOfNodes(t *testing.T) {
+	t.Parallel()
+	spotOnly := mt.Requires(mt.CapacityType(model.Spot))
+	running := func(name, capacityType string) *model.Node {
+		return mt.Node(name, 2000, 4096, map[string]string{model.LabelCapacityType: capacityType, model.LabelInstanceType: "m5.large", model.LabelZone: "us-east-1a"},
+			mt.Managed("p"), mt.Running(mt.Pod("on-"+name, 1900, 0)))
+	}
+	for _, c := range []struct {
+		name      string
+		pods      []*model.Pod
+		nodes     []*model.Node
+		limits    []model.StrategyLimit
+		want      map[string]int
+		unplaced  int
+		reason    string
+		shortfall string
+	}{
+		{name: "without limits spot is the cheapest", pods: mt.Pods(10, "a", 1500, 0), want: map[string]int{model.Spot: 10}},
+		{name: "at most 70% spot", pods: mt.Pods(10, "a", 1500, 0), limits: []model.StrategyLimit{capacity("mix", 0, 0.7, model.MeasureNodes, model.Spot)},
+			want: map[string]int{model.Spot: 7, model.OnDemand: 3}},
+		{name: "at least 30% on demand", pods: mt.Pods(10, "a", 1500, 0), limits: []model.StrategyLimit{capacity("mix", 0.3, 1, model.MeasureNodes, model.OnDemand)},
+			want: map[string]int{model.Spot: 7, model.OnDemand: 3}},
+		{name: "nothing is rounded: one node of at least 30% on demand", pods: mt.Pods(1, "a", 1500, 0), limits: []model.StrategyLimit{capacity("mix", 0.3, 1, model.MeasureNodes, model.OnDemand)},
+			want: map[string]int{model.OnDemand: 1}},
+		{name: "what runs counts", pods: mt.Pods(4, "a", 1500, 0), nodes: []*model.Node{running("n1", model.OnDemand), running("n2", model.OnDemand)},
+			limits: []model.StrategyLimit{capacity("mix", 0.3, 1, model.MeasureNodes, model.OnDemand)}, want: map[string]int{model.Spot: 4}},
+		{name: "what runs counts against it, too", pods: mt.Pods(2, "a", 1500, 0), nodes: []*model.Node{running("n1", model.Spot), running("n2", model.Spot)},
+			limits: []model.StrategyLimit{capacity("mix", 0.5, 1, model.MeasureNodes, model.OnDemand)}, want: map[string]int{model.OnDemand: 2}},
+		{name: "a wall leaves pods", pods: mt.Pods(4, "a", 1500, 0, spotOnly), limits: []model.StrategyLimit{capacity("half", 0, 0.5, model.MeasureNodes, model.Spot)},
+			want: map[string]int{}, unplaced: 4, reason: `limit "half" of strategy s 1: at most 50% of the pool's nodes may be spot`},
+		{name: "a wall leaves what is too much", pods: slices.Concat(mt.Pods(4, "a", 1500, 0, spotOnly), mt.Pods(2, "b", 1500, 0, mt.Requires(mt.CapacityType(model.OnDemand)))),
+			limits: []model.StrategyLimit{capacity("half", 0, 0.5, model.MeasureNodes, model.Spot)}, want: map[string]int{model.Spot: 2, model.OnDemand: 2}, unplaced: 2, reason: "it is 2 of 4 now"},
+		{name: "an aim gives way and says so", pods: mt.Pods(4, "a", 1500, 0, spotOnly), limits: []model.StrategyLimit{capacity("mix", 0.3, 1, model.MeasureNodes, model.OnDemand)},
+			want: map[string]int{model.Spot: 4}, shortfall: "at least 30% of the nodes was asked for, it is 0 of 4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := world(c.pods, mt.Pool("p", mt.Types("m5.large"), mt.CapacityType(model.Spot, model.OnDemand)))
+			w.Nodes = c.nodes
+			r := priced(t, w, under(c.limits...))
+			if diff := cmp.Diff(c.want, mix(r)); diff != "" {
+				t.Error(diff)
+			}
+			if len(r.Unplaced) != c.unplaced {
+				t.Fatalf("%d unplaced, want %d", len(r.Unplaced), c.unplaced)
+			}
+			for _, v := range r.Unplaced {
+				if x := v.Reasons[0]; x.Filter != model.FilterStrategy || !strings.Contains(x.Message, c.reason) {
+					t.Errorf("reason %+v, want %q", x, c.reason)
+				}
+			}
+			if got := fmt.Sprint(r.Shortfalls); c.shortfall == "" && len(r.Shortfalls) > 0 || !strings.Contains(got, c.shortfall) {
+				t.Errorf("shortfalls %s, want %q", got, c.shortfall)
+			}
+		})
+	}
+}
+
+// TestSharesHoldOnAnything draws worlds with several limits of every kind and has the
+// plans checked; whatever is left has a reason.
+func TestSharesHoldOnAnything(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var pods []*model.Pod
+		for g := range rapid.IntRange(1, 6).Draw(t, "workloads") {
+			name := fmt.Sprintf("w%d", g)
+			opts := []func(*model.Pod){func(p *model.Pod) { p.Owner.Name, p.Owner.UID = name, name }}
+			if rapid.IntRange(0, 4).Draw(t, "spot only") == 0 {
+				opts = append(opts, mt.Requires(mt.CapacityType(model.Spot)))
+			}
+			if rapid.IntRange(0, 4).Draw(t, "zone") == 0 {
+				opts = append(opts, mt.Requires(mt.Zones("us-east-1b")))
+			}
+			pods = append(pods, mt.Pods(rapid.IntRange(1, 25).Draw(t, "pods"), name, rapid.Int64Range(100, 3000).Draw(t, "cpu"), rapid.Int64Range(100, 8000).Draw(t, "memory"), opts...)...)
+		}
+		w := world(pods, mt.Pool("p", own("karpenter.k8s.aws/instance-category", require.In, "m", "c", "r"), own("karpenter.k8s.aws/instance-cpu", require.In, "2", "4", "8")))
+		for i := range rapid.IntRange(0, 4).Draw(t, "running") {
+			ct := rapid.SampledFrom([]string{model.Spot, model.OnDemand}).Draw(t, "capacity type")
+			zone := rapid.SampledFrom([]string{"us-east-1a", "us-east-1b"}).Draw(t, "in")
+			n := mt.Node(fmt.Sprintf("n%d", i), 3900, 15000, map[string]string{model.LabelCapacityType: ct, model.LabelInstanceType: "m5.xlarge", model.LabelZone: zone}, mt.Managed("p"))
+			n.USDPerHour, n.PriceKnown = 0.1, true
+			w.Nodes = append(w.Nodes, n)
+		}
+		var limits []model.StrategyLimit
+		measure := func() model.Measure {
+			return rapid.SampledFrom([]model.Measure{model.MeasureNodes, model.MeasureCPU, model.MeasureUSDPerHour}).Draw(t, "measure")
+		}
+		if rapid.Bool().Draw(t, "share") {
+			least := float64(rapid.IntRange(0, 10).Draw(t, "min")) / 10
+			limits = append(limits, capacity("mix", least, max(least, float64(rapid.IntRange(0, 10).Draw(t, "max"))/10), measure(), rapid.SampledFrom([]string{model.Spot, model.OnDemand}).Draw(t, "of")))
+		}
+		if rapid.Bool().Draw(t, "zone share") {
+			limits = append(limits, model.StrategyLimit{Name: "b", Share: &model.ShareLimit{Max: 0.5, Measure: measure(), Selector: model.OfferingSelector{{Key: model.LabelZone, Values: []string{"us-east-1b"}}}}})
+		}
+		if rapid.Bool().Draw(t, "per node") {
+			limits = append(limits, model.StrategyLimit{Name: "blast", PodsPerNode: &model.PodsPerNode{Max: rapid.Int64Range(0, 4).Draw(t, "pods per node"), Share: 0.3}})
+		}
+		if rapid.Bool().Draw(t, "zones") {
+			limits = append(limits, model.StrategyLimit{Name: "zones", Variety: &model.Variety{Min: rapid.Int64Range(1, 4).Draw(t, "how many zones")}})
+		}
+		if rapid.Bool().Draw(t, "spot pools") {
+			limits = append(limits, model.StrategyLimit{Name: "pools", Variety: &model.Variety{Over: model.OverSpotPools, Min: rapid.Int64Range(1, 12).Draw(t, "how many pools")}})
+		}
+		prices := under(limits...)
+		if rapid.Bool().Draw(t, "steps") {
+			pp := prices.ByPool["p"]
+			pp.Steps = map[int][]model.PriceStep{}
+			for i, o := range w.Offerings[mt.Class] {
+				pp.Offerings = append(pp.Offerings, model.Price{USDPerHour: o.USDPerHour})
+				if o.CapacityType == model.OnDemand && o.Type.Name[0] == 'm' {
+					pp.Steps[i] = []model.PriceStep{{USDPerHour: 0, SumUSDPerHour: 0.7, Shared: "plan"}, {USDPerHour: o.USDPerHour / 2, Nodes: 1}, {USDPerHour: o.USDPerHour}}
+				}
+			}
+			prices.ByPool["p"] = pp
+		}
+		r := priced(t, w, prices)
+		for _, v := range r.Unplaced {
+			if len(v.Reasons) == 0 || v.Reasons[0].Filter != model.FilterStrategy {
+				t.Errorf("pod %s: %+v, want the strategy's limit as the reason", v.Pod.Name, v.Reasons)
+			}
+		}
+		if len(limits) == 0 && len(r.Unplaced) > 0 {
+			t.Errorf("%d unplaced without limits", len(r.Unplaced))
+		}
+	})
+}
