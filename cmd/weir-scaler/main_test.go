@@ -51,7 +51,9 @@ func TestBadStarts(t *testing.T) {
 		{"unknown field", []string{"--config", file("bad.yaml", "apiVersion: config.weir.dev/v1alpha1\nkind: ScalerConfiguration\nclutser: x\n")}, nil, "clutser"},
 		{"nonsense duration", append(base, "--cloud", "sim=http://127.0.0.1:1", "--batch-idle-duration", "soon"), nil, "batch-idle-duration"},
 		{"aws comes later", append(base, "--cloud", "aws"), nil, "comes with the AWS provider"},
-		{"dynamodb comes later", append(base, "--cloud", "sim=http://127.0.0.1:1", "--ledger", "dynamodb", "--ledger-table", "weir-ledger"), nil, "comes with the AWS provider"},
+		{"dynamodb without a region", []string{"--cluster-name", "c", "--cloud", "sim=http://127.0.0.1:1", "--ledger", "dynamodb", "--ledger-table", "weir-ledger"}, nil, "no region is set"},
+		{"dynamodb without a table", append(base, "--cloud", "sim=http://127.0.0.1:1", "--ledger", "dynamodb"), nil, "ledger.table"},
+		{"bolt beside the Lambda", append(base, "--cloud", "sim=http://127.0.0.1:1", "--config", file("lambda.yaml", "apiVersion: config.weir.dev/v1alpha1\nkind: ScalerConfiguration\ninterruption: {lambda: true}\n")), nil, "cannot read"},
 		{"failpoint", append(base, "--cloud", "sim=http://127.0.0.1:1"), []string{"WEIR_FAILPOINT=Evict"}, "WEIR_FAILPOINT"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 	"github.com/weir-project/weir/core/execute"
 	"github.com/weir-project/weir/core/kube"
 	"github.com/weir-project/weir/core/ledger"
-	"github.com/weir-project/weir/core/ledger/bolt"
 	"github.com/weir-project/weir/core/metric"
 	"github.com/weir-project/weir/core/strategy"
 )
@@ -51,9 +50,13 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	if err != nil {
 		return usageError{err}
 	}
-	file, err := openLedger(cfg.Config)
+	file, err := openLedger(ctx, cfg.Config)
 	if err != nil {
 		return err
+	}
+	known, err := checkLedger(ctx, file, log)
+	if err != nil {
+		return errors.Join(err, file.Close())
 	}
 	store := &metered{Store: file, m: metrics}
 	defer func() {
@@ -108,6 +111,9 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	}()
 	background(watcher.Run)
 	background(func(ctx context.Context) { tidy(ctx, file, log) })
+	if !known {
+		group.Go(func() error { return awaitLedger(ctx, file, log) })
+	}
 	background(func(ctx context.Context) { l.lag(ctx, watcher.Behind) })
 	background(func(ctx context.Context) { follow(ctx, source, cfg, l, host, watch) })
 	if poll != nil {
@@ -149,20 +155,6 @@ func openCloud(c *config.Config) (cloud.Provider, events, error) {
 		return nil, nil, errors.New("cloud.kind: aws comes with the AWS provider, which this version does not have; sim (with --cloud-address) is there")
 	}
 	return nil, nil, fmt.Errorf("cloud.kind: %q is unknown", c.Cloud.Kind)
-}
-
-func openLedger(c *config.Config) (ledger.Store, error) {
-	switch c.Ledger.Kind {
-	case config.LedgerBolt:
-		s, err := bolt.Open(c.Ledger.Path, bolt.Options{LockWait: 15 * time.Second})
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
-	case config.LedgerDynamoDB:
-		return nil, usageError{errors.New("ledger.kind: dynamodb comes with the AWS provider, which this version does not have; bolt is there")}
-	}
-	return nil, usageError{fmt.Errorf("ledger.kind: %q cannot be used by the scaler, which must remember what it buys", c.Ledger.Kind)}
 }
 
 // elect leads while it holds both leases.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/weir-project/weir/core/config/live"
 	"github.com/weir-project/weir/core/kube/direct"
 	"github.com/weir-project/weir/core/ledger"
+	"github.com/weir-project/weir/core/ledger/dynamo"
 	"github.com/weir-project/weir/lambda/interruption/respond"
 )
 
@@ -23,7 +23,7 @@ import (
 const envConfig = "WEIR_CONFIG"
 
 func main() {
-	r, err := wire(live.Environment(os.Environ()))
+	r, err := wire(context.Background(), live.Environment(os.Environ()))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "interruption:", err)
 		os.Exit(2)
@@ -44,7 +44,7 @@ func (h handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	return json.Marshal(answer)
 }
 
-func wire(env map[string]string) (*respond.Responder, error) {
+func wire(ctx context.Context, env map[string]string) (*respond.Responder, error) {
 	// The default of the configuration is the scaler's file, which nothing but the scaler can read.
 	flags := map[string]string{}
 	if env["WEIR_LEDGER"] == "" && env[envConfig] == "" {
@@ -61,7 +61,7 @@ func wire(env map[string]string) (*respond.Responder, error) {
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration", zap.String("warning", w))
 	}
-	store, err := openLedger(cfg)
+	store, err := openLedger(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +87,14 @@ func logger(cfg *config.Loaded) (*zap.Logger, error) {
 }
 
 // openLedger opens the memory that the scaler shares, nil where there is none.
-func openLedger(cfg *config.Loaded) (ledger.Store, error) {
+func openLedger(ctx context.Context, cfg *config.Loaded) (ledger.Store, error) {
 	switch cfg.Ledger.Kind {
 	case config.LedgerNone:
 		return nil, nil
 	case config.LedgerDynamoDB:
-		return nil, errors.New("ledger.kind: this build has no dynamodb ledger yet, use none: nodes are tainted and drained all the same, and nothing is remembered")
+		// Nothing is asked of the table here: a cold start has no time for it, and a table that
+		// is away or newer than this release keeps no node from being drained.
+		return dynamo.Open(ctx, dynamo.Options{Table: cfg.Ledger.Table, Region: cfg.Region, Program: "weir-interruption"})
 	}
 	return nil, fmt.Errorf("ledger.kind: %q is not for a Lambda", cfg.Ledger.Kind)
 }

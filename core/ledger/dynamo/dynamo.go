@@ -40,7 +40,7 @@ const (
 type Options struct {
 	Table  string
 	Region string
-	// Program stands in the user agent, as name/version.
+	// Program stands in the user agent.
 	Program string
 	// Config replaces the SDK's own settings; nil = they are loaded (environment, files,
 	// role), AWS_ENDPOINT_URL_DYNAMODB included.

@@ -20,7 +20,7 @@ type Options struct {
 	Region string
 	// AttemptTimeout ends one attempt of a call, its answer included; 0 = 30 s.
 	AttemptTimeout time.Duration
-	// Program stands in the user agent, as name/version.
+	// Program stands in the user agent.
 	Program string
 }
 
