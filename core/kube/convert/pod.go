@@ -34,11 +34,15 @@ type Shape struct {
 
 	Volumes []PodVolume // those that Volumes.Place must look at
 
-	near *neighbours // what it asks of the pods around it; nil = nothing
+	// ByNamespace says that some term picks namespaces by their labels: see Surroundings.
+	ByNamespace bool
+
+	spreadless bool        // has no spread constraint of its own, so that default ones hold
+	near       *neighbours // what it asks of the pods around it; nil = nothing
 }
 
-// Pod is a pod as planning sees it, its volumes left out: see Volumes.Place. Errors:
-// see ShapeOf.
+// Pod is a pod as planning sees it, its volumes and surroundings left out: see
+// Volumes.Place and Shape.Around. Errors: see ShapeOf.
 func Pod(p *corev1.Pod) (*model.Pod, error) {
 	s, err := ShapeOf(p)
 	if err != nil {
@@ -52,7 +56,7 @@ func (s *Shape) Pod(p *corev1.Pod) *model.Pod {
 	m := &model.Pod{}
 	s.Apply(m)
 	Metadata(&p.ObjectMeta, m)
-	s.Around(m)
+	s.Around(m, nil)
 	Status(&p.Status, m)
 	return m
 }

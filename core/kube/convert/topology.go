@@ -71,13 +71,15 @@ func (s *Shape) around(spec *corev1.PodSpec, daemon bool) error {
 			if err := usable(t.LabelSelector, fmt.Sprintf("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[%d].labelSelector", i)); err != nil {
 				return err
 			}
-			if !every(t.NamespaceSelector) && t.NamespaceSelector != nil {
-				s.Unsupported = append(s.Unsupported, model.Unsupported{Filter: model.FilterAffinity,
-					Message: fmt.Sprintf("required pod affinity over %s picks namespaces by their labels, which is not placed yet", t.TopologyKey)})
+			if err := usable(t.NamespaceSelector, fmt.Sprintf("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[%d].namespaceSelector", i)); err != nil {
+				return err
 			}
 		}
 		for i, t := range n.anti {
 			if err := usable(t.LabelSelector, fmt.Sprintf("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[%d].labelSelector", i)); err != nil {
+				return err
+			}
+			if err := usable(t.NamespaceSelector, fmt.Sprintf("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[%d].namespaceSelector", i)); err != nil {
 				return err
 			}
 		}
@@ -85,7 +87,17 @@ func (s *Shape) around(spec *corev1.PodSpec, daemon bool) error {
 	if n.asks() || !n.soft.none() {
 		s.near = n
 	}
+	s.spreadless = !daemon && len(spec.TopologySpreadConstraints) == 0
+	s.ByNamespace = n.byNamespace()
 	return nil
+}
+
+// byNamespace says whether some term picks namespaces by their labels.
+func (n *neighbours) byNamespace() bool {
+	picks := func(t corev1.PodAffinityTerm) bool { return t.NamespaceSelector != nil && !every(t.NamespaceSelector) }
+	weighted := func(t corev1.WeightedPodAffinityTerm) bool { return picks(t.PodAffinityTerm) }
+	return slices.ContainsFunc(n.affinity, picks) || slices.ContainsFunc(n.anti, picks) ||
+		slices.ContainsFunc(n.soft.affinity, weighted) || slices.ContainsFunc(n.soft.anti, weighted)
 }
 
 // weighted reads preferred terms, heaviest first, those of equal weight in the order
@@ -93,6 +105,9 @@ func (s *Shape) around(spec *corev1.PodSpec, daemon bool) error {
 func (s *Shape) weighted(out *[]corev1.WeightedPodAffinityTerm, terms []corev1.WeightedPodAffinityTerm, kind string) error {
 	for i, t := range terms {
 		if err := usable(t.PodAffinityTerm.LabelSelector, fmt.Sprintf("spec.affinity.%s.preferredDuringSchedulingIgnoredDuringExecution[%d].podAffinityTerm.labelSelector", kind, i)); err != nil {
+			return err
+		}
+		if err := usable(t.PodAffinityTerm.NamespaceSelector, fmt.Sprintf("spec.affinity.%s.preferredDuringSchedulingIgnoredDuringExecution[%d].podAffinityTerm.namespaceSelector", kind, i)); err != nil {
 			return err
 		}
 	}
@@ -133,46 +148,65 @@ func hostPorts(spec *corev1.PodSpec) []model.HostPort {
 	return out
 }
 
+// spreadOf is a constraint without the pods that it counts.
+func spreadOf(c corev1.TopologySpreadConstraint) model.Spread {
+	sp := model.Spread{Key: c.TopologyKey, MaxSkew: max(int64(c.MaxSkew), 1), HonorAffinity: true}
+	if c.MinDomains != nil {
+		sp.MinDomains = int64(*c.MinDomains)
+	}
+	if c.NodeAffinityPolicy != nil {
+		sp.HonorAffinity = *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
+	}
+	if c.NodeTaintsPolicy != nil {
+		sp.HonorTaints = *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+	}
+	return sp
+}
+
+// Depends says whether what a pod of this shape asks for depends on surroundings.
+func (s *Shape) Depends(around *Surroundings) bool {
+	return s.ByNamespace || s.spreadless && around != nil && len(around.Defaults) > 0
+}
+
 // Around completes a pod that has its shape and its metadata: what it asks of the
-// pods around it depends on its namespace and labels.
-func (s *Shape) Around(m *model.Pod) {
+// pods around it depends on its namespace and labels, and on its surroundings. Where the
+// labels of namespaces are not known (around may be nil), a term that picks by them
+// counts for every namespace: for anti-affinity that keeps more pods apart than need be,
+// never fewer; a pod with such an affinity cannot be placed.
+func (s *Shape) Around(m *model.Pod, around *Surroundings) {
+	if s.spreadless {
+		s.byDefault(m, around)
+	}
 	if s.near == nil {
 		return
 	}
 	spread := func(c corev1.TopologySpreadConstraint) model.Spread {
-		sp := model.Spread{Key: c.TopologyKey, MaxSkew: max(int64(c.MaxSkew), 1), HonorAffinity: true,
-			Selector: selector([]string{m.Namespace}, c.LabelSelector, m.Labels, c.MatchLabelKeys, nil)}
-		if c.MinDomains != nil {
-			sp.MinDomains = int64(*c.MinDomains)
-		}
-		if c.NodeAffinityPolicy != nil {
-			sp.HonorAffinity = *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
-		}
-		if c.NodeTaintsPolicy != nil {
-			sp.HonorTaints = *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
-		}
+		sp := spreadOf(c)
+		sp.Selector = selector([]string{m.Namespace}, c.LabelSelector, m.Labels, c.MatchLabelKeys, nil)
 		return sp
 	}
+	unknown := ""
 	term := func(a corev1.PodAffinityTerm) model.PodTerm {
-		namespaces := a.Namespaces
-		switch {
-		case a.NamespaceSelector != nil:
-			// Every namespace, also where labels would pick some: for anti-affinity that
-			// keeps more pods apart than need be, never fewer; affinity of that kind is not
-			// placed at all.
-			namespaces = nil
-		case len(namespaces) == 0:
-			namespaces = []string{m.Namespace}
+		namespaces, known := around.within(&a, m.Namespace)
+		if !known {
+			unknown = a.TopologyKey
 		}
 		return model.PodTerm{Key: a.TopologyKey, Selector: selector(namespaces, a.LabelSelector, m.Labels, a.MatchLabelKeys, a.MismatchLabelKeys)}
 	}
 	if s.near.asks() {
 		t := &model.Topology{HostPorts: s.near.ports}
+		if m.Topology != nil { // by default
+			t.Spreads = m.Topology.Spreads
+		}
 		for _, c := range s.near.spreads {
 			t.Spreads = append(t.Spreads, spread(c))
 		}
 		for _, a := range s.near.affinity {
 			t.Affinity = append(t.Affinity, term(a))
+		}
+		if unknown != "" {
+			m.Unsupported = append(slices.Clip(m.Unsupported), model.Unsupported{Filter: model.FilterAffinity,
+				Message: fmt.Sprintf("required pod affinity over %s picks namespaces by their labels, and these are not known", unknown)})
 		}
 		for _, a := range s.near.anti {
 			t.AntiAffinity = append(t.AntiAffinity, term(a))
@@ -180,7 +214,11 @@ func (s *Shape) Around(m *model.Pod) {
 		m.Topology = t
 	}
 	if soft := &s.near.soft; !soft.none() {
+		byDefault := m.Soft
 		m.Soft = &model.Soft{}
+		if byDefault != nil {
+			m.Soft.Spreads = byDefault.Spreads
+		}
 		for _, c := range soft.spreads {
 			m.Soft.Spreads = append(m.Soft.Spreads, spread(c))
 		}
@@ -190,6 +228,17 @@ func (s *Shape) Around(m *model.Pod) {
 		for _, a := range soft.anti {
 			m.Soft.AntiAffinity = append(m.Soft.AntiAffinity, model.WeightedTerm{Weight: a.Weight, PodTerm: term(a.PodAffinityTerm)})
 		}
+	}
+}
+
+// byDefault gives a pod without constraints the default ones.
+func (s *Shape) byDefault(m *model.Pod, around *Surroundings) {
+	hard, soft := around.spreadsByDefault(m)
+	if len(hard) > 0 {
+		m.Topology = &model.Topology{Spreads: hard}
+	}
+	if len(soft) > 0 {
+		m.Soft = &model.Soft{Spreads: soft}
 	}
 }
 

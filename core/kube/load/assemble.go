@@ -30,6 +30,7 @@ func (l *loader) assemble() (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.surround()
 	samples := l.podsInto(in, a, nodes)
 	l.daemonsInto(in, a, samples)
 	l.budgetsInto(in)
@@ -177,6 +178,7 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 	samples := map[string]*podEntry{}
 	lost := &tally{}
 	missing := map[string]bool{}
+	byNamespace := false
 	templates := l.claimTemplates()
 	in.Pods = make([]*model.Pod, 0, len(l.pods.entries))
 	for i := range l.pods.entries {
@@ -191,7 +193,8 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 		p := e.pod
 		node := p.NodeName
 		s.Apply(p)
-		s.Around(p)
+		s.Around(p, l.around)
+		byNamespace = byNamespace || s.ByNamespace
 		if made := templates[podKey{p.Namespace, p.Owner.Name}]; len(made) > 0 && p.Owner.Kind == "StatefulSet" {
 			l.volumes.Place(p, withTemplates(s.Volumes, made, p.Name))
 		} else {
@@ -224,6 +227,12 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 	}
 	if lost.n > 0 {
 		l.warn("bound to a node that is not in the input, left out: %s", lost)
+	}
+	if byNamespace {
+		delete(l.unused, "Namespace")
+		for _, name := range l.guessed {
+			l.warn("Namespace %s is not in the input: it counts as having no label but its name", name)
+		}
 	}
 	for _, m := range slices.Sorted(maps.Keys(missing)) {
 		l.warn("%s", m)

@@ -197,9 +197,7 @@ func (l *loader) replicate(w workload) {
 	if owner.UID == "" {
 		owner.UID = w.kind + "/" + w.meta.Namespace + "/" + w.meta.Name
 	}
-	if w.kind == "Deployment" { // its pods belong to the set of its current template
-		owner.Kind = "ReplicaSet"
-	}
+	owner.Kind = ownerOf(w).Kind
 	for i := range w.count {
 		pod := l.pods.newPod()
 		pod.Namespace, pod.Name = w.meta.Namespace, fmt.Sprintf("%s-%d", w.meta.Name, w.first+i)

@@ -16,6 +16,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/weir-project/weir/core/api/awsv1"
@@ -50,6 +51,8 @@ type loader struct {
 	priority  []*schedulingv1.PriorityClass
 	runtimes  []*nodev1.RuntimeClass
 	volumes   *convert.Volumes
+	around    *convert.Surroundings
+	guessed   []string                    // namespaces of pods that are not in the input
 	attach    map[string]map[string]int64 // by node, then CSI driver
 	unused    map[string]int              // kind to count
 }
@@ -57,7 +60,7 @@ type loader struct {
 type identity struct{ kind, namespace, name string }
 
 func newLoader() *loader {
-	return &loader{seen: map[identity]place{}, pods: newPodReader(), volumes: convert.NewVolumes(), attach: map[string]map[string]int64{}, unused: map[string]int{}}
+	return &loader{seen: map[identity]place{}, pods: newPodReader(), volumes: convert.NewVolumes(), around: &convert.Surroundings{}, attach: map[string]map[string]int64{}, unused: map[string]int{}}
 }
 
 func (l *loader) warn(format string, args ...any) {
@@ -107,6 +110,9 @@ func (k kindInfo) apiVersion() string {
 
 var kinds map[string]kindInfo
 
+// spreaders are kinds that say something only where there are default spread constraints.
+var spreaders map[string]kindInfo
+
 func init() {
 	kinds = map[string]kindInfo{
 		"NodePool":     {"karpenter.sh", "v1", false, readPool},
@@ -137,7 +143,13 @@ func init() {
 		"CSINode": {"storage.k8s.io", "v1", false, keep(func(l *loader, o *storagev1.CSINode) {
 			l.attach[o.Name] = convert.CSINode(o)
 		}, checkCSINode)},
-		"Namespace": {"", "v1", false, ignore("Namespace")},
+		"Namespace": {"", "v1", false, keep(func(l *loader, o *corev1.Namespace) { l.around.SetNamespace(o.Name, o.Labels); l.unused["Namespace"]++ }, nil)},
+	}
+	spreaders = map[string]kindInfo{
+		"Service": {"", "v1", true, keep(func(l *loader, o *corev1.Service) { l.around.SetService(o.Namespace, o.Name, o.Spec.Selector) }, nil)},
+		"ReplicationController": {"", "v1", true, keep(func(l *loader, o *corev1.ReplicationController) {
+			l.around.SetOwner(o.Namespace, "ReplicationController", o.Name, labels.SelectorFromSet(o.Spec.Selector))
+		}, nil)},
 	}
 }
 
@@ -164,6 +176,9 @@ func (l *loader) dispatch(p place, v []byte, h *header) error {
 		return l.pods.read(l, p, h)
 	}
 	k, ok := kinds[h.kind]
+	if !ok && len(l.around.Defaults) > 0 {
+		k, ok = spreaders[h.kind]
+	}
 	if h.kind == "Pod" {
 		k, ok = kindInfo{version: "v1"}, true
 	}
@@ -187,7 +202,7 @@ type object interface {
 
 // claimName notes an object's name, fills in its namespace, and refuses doubles.
 func (l *loader) claimName(p place, kind string, o object) bool {
-	if kinds[kind].namespaced && o.GetNamespace() == "" {
+	if (kinds[kind].namespaced || spreaders[kind].namespaced) && o.GetNamespace() == "" {
 		o.SetNamespace(metav1.NamespaceDefault)
 	}
 	if o.GetName() == "" && o.GetGenerateName() != "" {

@@ -11,12 +11,17 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Options of Files.
 type Options struct {
 	// MaxBytes is the largest file that is read, in bytes; 0 = 256 MiB.
 	MaxBytes int64
+	// SpreadDefaults are the constraints that kube-scheduler was told to apply to pods
+	// without any. With them the selectors of services and controllers count.
+	SpreadDefaults []corev1.TopologySpreadConstraint
 }
 
 const defaultMaxBytes = 256 << 20
@@ -28,6 +33,7 @@ func Files(paths []string, stdin io.Reader, opts Options) (*Input, error) {
 		opts.MaxBytes = defaultMaxBytes
 	}
 	l := newLoader()
+	l.around.Defaults = opts.SpreadDefaults
 	if len(paths) == 0 {
 		return nil, &Error{File: "-f", Msg: "expected at least one file, folder or -"}
 	}

@@ -35,7 +35,10 @@ func (l *loader) workloadsInto(in *Input, a *convert.Admission) {
 		p := &model.Pod{}
 		shape.Apply(p)
 		convert.Metadata(&pod.ObjectMeta, p)
-		shape.Around(p)
+		owner := p.Owner
+		p.Owner = ownerOf(w) // whose selector counts for default spread constraints
+		shape.Around(p, l.around)
+		p.Owner = owner
 		volumes := shape.Volumes
 		if w.kind == "StatefulSet" {
 			volumes = withTemplates(volumes, templates[podKey{w.meta.Namespace, w.meta.Name}], "")
