@@ -67,18 +67,31 @@ func (d *distinct) missing() (require.Requirement, int) {
 type companion struct {
 	offering int
 	room     []int64
+	sig      bitset   // specs that may use it
 	values   []string // of the labels that are to differ
 }
 
 // companions lists the offerings of a pool by capacity type, the cheapest of those
-// that are alike in room and in the labels that are to differ.
-func (p *pool) companions(any bitset) map[string][]companion {
+// that are alike in room, in rights and in the labels that are to differ. Those of
+// reservations stand beside nothing.
+func (p *pool) companions(any, sigs bitset, words int) map[string][]companion {
 	out := map[string][]companion{}
 	at := map[string]int{}
 	any.each(func(i int) {
 		o := p.class.offerings[i]
-		c := companion{offering: i, room: p.rooms[i]}
+		if o.ReservationID != "" {
+			return
+		}
+		c := companion{offering: i, room: p.rooms[i], sig: sigs[i*words : (i+1)*words]}
 		key := []byte(o.CapacityType)
+		for _, w := range c.sig {
+			key = appendInt(key, int64(w))
+		}
+		if p.limits != nil {
+			for _, name := range sortedKeys(p.limits.left) {
+				key = appendInt(key, o.Type.Capacity.Get(name))
+			}
+		}
 		for _, x := range c.room {
 			key = appendInt(key, x)
 		}
@@ -109,12 +122,51 @@ func share(of, room []int64) float64 {
 	return s
 }
 
+// alike sorts the specs that have some right into sets with the very same rights.
+func (r rights) alike() []bitset {
+	var out []bitset
+	at := map[string]int{}
+	for s, b := range r.bySpec {
+		if b == nil || b.empty() {
+			continue
+		}
+		k := b.key()
+		i, ok := at[k]
+		if !ok {
+			i = len(out)
+			at[k] = i
+			out = append(out, newBits(len(r.bySpec)))
+		}
+		out[i].set(s)
+	}
+	return out
+}
+
+// widened is what an option of a pool with minValues comes to: one for all its specs,
+// where they have enough choice together, else one for each kind of them that has.
+func (p *pool) widened(pr *problem, o *option, beside map[string][]companion, alike []bitset) []*option {
+	whole := *o
+	if p.widen(&whole, beside) {
+		return []*option{&whole}
+	}
+	var out []*option
+	for _, specs := range alike {
+		part := *o
+		part.sig = o.sig.clone()
+		part.sig.and(specs)
+		if !part.sig.empty() && (p.widen(&part, beside) || pr.w.Settings.MinValuesBestEffort) {
+			out = append(out, &part)
+		}
+	}
+	return out
+}
+
 // widen makes an option of a pool with minValues small enough that its pods fit on
 // as many different offerings as the pool demands: its room shrinks to what all of
 // them have. Of the offerings with the same value the one that takes least away is
-// considered. It says whether the demand can be met at all; where best effort is
-// enough, it always can.
-func (p *pool) widen(pr *problem, o *option, companions map[string][]companion) bool {
+// considered; every pod that may use the option may use it, too, and no limit keeps it
+// from standing in. It says whether the demand can be met at all.
+func (p *pool) widen(o *option, companions map[string][]companion) bool {
 	d := newDistinct(p.minKeys)
 	d.add(p, o.offering)
 	if d.satisfied() {
@@ -128,9 +180,10 @@ func (p *pool) widen(pr *problem, o *option, companions map[string][]companion) 
 	for i := range best {
 		best[i] = map[string]candidate{}
 	}
-	for _, c := range companions[p.class.offerings[o.offering].CapacityType] {
+	chosen := p.class.offerings[o.offering]
+	for _, c := range companions[chosen.CapacityType] {
 		s := share(o.room, c.room)
-		if s <= 0 {
+		if s <= 0 || !o.sig.subsetOf(c.sig) || !p.noLarger(c.offering, chosen) {
 			continue
 		}
 		for i, v := range c.values {
@@ -161,11 +214,11 @@ func (p *pool) widen(pr *problem, o *option, companions map[string][]companion) 
 			room[i] = min(room[i], x)
 		}
 	}
-	if !d.satisfied() {
-		return pr.w.Settings.MinValuesBestEffort
+	if d.satisfied() {
+		o.room = room
+		return true
 	}
-	o.room = room
-	return true
+	return false
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -112,7 +112,7 @@ func (m *menu) alternatives(best int, size []int64, specs []bitset, keep func(in
 	var within, beyond []int
 	for _, i := range m.order {
 		o := p.class.offerings[i]
-		if i == best || o.CapacityType != chosen.CapacityType || o.ReservationID != "" || !m.noLarger(i, chosen) {
+		if i == best || o.CapacityType != chosen.CapacityType || o.ReservationID != "" || !p.noLarger(i, chosen) {
 			continue
 		}
 		if !p.sameShares(i, best) || keep != nil && !keep(i) {
@@ -155,12 +155,12 @@ func (m *menu) alternatives(best int, size []int64, specs []bitset, keep func(in
 }
 
 // noLarger says whether buying the offering instead would use no more of a limit.
-func (m *menu) noLarger(i int, chosen *model.Offering) bool {
-	if m.pool.limits == nil {
+func (p *pool) noLarger(i int, chosen *model.Offering) bool {
+	if p.limits == nil {
 		return true
 	}
-	c := m.pool.class.offerings[i].Type.Capacity
-	for name := range m.pool.limits.left {
+	c := p.class.offerings[i].Type.Capacity
+	for name := range p.limits.left {
 		if c.Get(name) > chosen.Type.Capacity.Get(name) {
 			return false
 		}

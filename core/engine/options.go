@@ -19,14 +19,12 @@ const (
 // same room and that the same pods may use, at the price of the cheapest.
 type option struct {
 	pool      *pool
-	offering  int        // index into the class's offerings: the cheapest
-	room      []int64    // allocatable without daemon pods, by dims
-	effective float64    // USD per hour, fee included: what the packing minimises
-	usd       float64    // USD per hour of the cheapest of them, real money
-	sig       bitset     // specs that may use it
-	count     int64      // how many may be bought at most, -1 = any number
-	step      *priceStep // the quantity that its price is for, nil = any
-	next      *option    // at the price after that
+	offering  int     // index into the class's offerings: the cheapest
+	room      []int64 // allocatable without daemon pods, by dims
+	effective float64 // USD per hour, fee included: what the packing minimises
+	usd       float64 // USD per hour of the cheapest of them, real money
+	sig       bitset  // specs that may use it
+	count     int64   // how many may be bought at most, -1 = any number
 }
 
 // rights tells for each offering of a pool which specs may use it, for the groups
@@ -133,12 +131,6 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 				key = appendInt(key, o.Type.Capacity.Get(name))
 			}
 		}
-		if len(p.rules) > 0 {
-			key = p.appendShares(key, i)
-		}
-		if len(p.prices.Steps[i]) > 0 {
-			key = append(append(key, o.Key()...), o.ReservationID...)
-		}
 		if have := best[string(key)]; have == nil {
 			best[string(key)] = opt
 			order = append(order, string(key))
@@ -151,19 +143,16 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 		}
 	})
 	out := make([]*option, 0, len(order))
-	var beside map[string][]companion
-	if len(p.minKeys) > 0 {
-		beside = p.companions(any)
+	if len(p.minKeys) == 0 {
+		for _, k := range order {
+			out = append(out, best[k])
+		}
+		return out
 	}
+	beside := p.companions(any, sigs, words)
+	alike := r.alike()
 	for _, k := range order {
-		opt := best[k]
-		if len(p.minKeys) > 0 && !p.widen(pr, opt, beside) {
-			continue
-		}
-		if len(p.prices.Steps) > 0 {
-			p.chain(opt)
-		}
-		out = append(out, opt)
+		out = append(out, p.widened(pr, best[k], beside, alike)...)
 	}
 	return out
 }
@@ -196,10 +185,7 @@ func prune(all []*option) []*option {
 }
 
 func (k *option) beats(o *option) bool {
-	if k.usd > o.usd || k.effective > o.least() || k.count >= 0 || k.step != nil {
-		return false
-	}
-	if len(k.pool.rules) > 0 && (k.pool != o.pool || !k.pool.sameShares(k.offering, o.offering)) {
+	if k.usd > o.usd || k.effective > o.effective || k.count >= 0 {
 		return false
 	}
 	for d, x := range o.room {
