@@ -19,12 +19,14 @@ const (
 // same room and that the same pods may use, at the price of the cheapest.
 type option struct {
 	pool      *pool
-	offering  int     // index into the class's offerings: the cheapest
-	room      []int64 // allocatable without daemon pods, by dims
-	effective float64 // USD per hour, fee included: what the packing minimises
-	usd       float64 // USD per hour of the cheapest of them, real money
-	sig       bitset  // specs that may use it
-	count     int64   // how many may be bought at most, -1 = any number
+	offering  int        // index into the class's offerings: the cheapest
+	room      []int64    // allocatable without daemon pods, by dims
+	effective float64    // USD per hour, fee included: what the packing minimises
+	usd       float64    // USD per hour of the cheapest of them, real money
+	sig       bitset     // specs that may use it
+	count     int64      // how many may be bought at most, -1 = any number
+	step      *priceStep // the quantity that its price is for, nil = any
+	next      *option    // at the price after that
 }
 
 // rights tells for each offering of a pool which specs may use it, for the groups
@@ -85,7 +87,7 @@ func (pr *problem) options(pools []*pool, groups []*group) []*option {
 		if p.why != nil {
 			continue
 		}
-		all = append(all, pr.poolOptions(p, pr.rightsOf(p, groups))...)
+		all = append(all, p.chained(pr.poolOptions(p, pr.rightsOf(p, groups)))...)
 	}
 	return prune(all)
 }
@@ -130,6 +132,12 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 			for name := range p.limits.left {
 				key = appendInt(key, o.Type.Capacity.Get(name))
 			}
+		}
+		if len(p.rules) > 0 {
+			key = p.appendShares(key, i)
+		}
+		if len(p.prices.Steps[i]) > 0 {
+			key = append(append(key, o.Key()...), o.ReservationID...)
 		}
 		if have := best[string(key)]; have == nil {
 			best[string(key)] = opt
@@ -185,7 +193,10 @@ func prune(all []*option) []*option {
 }
 
 func (k *option) beats(o *option) bool {
-	if k.usd > o.usd || k.effective > o.effective || k.count >= 0 {
+	if k.usd > o.usd || k.effective > o.least() || k.count >= 0 || k.step != nil {
+		return false
+	}
+	if len(k.pool.rules) > 0 && (k.pool != o.pool || !k.pool.sameShares(k.offering, o.offering)) {
 		return false
 	}
 	for d, x := range o.room {

@@ -241,6 +241,16 @@ func (s *priceStep) times(left float64) int64 {
 	return max(0, int64(left/s.each+1e-9))
 }
 
+// chained makes chains of the options that have steps.
+func (p *pool) chained(options []*option) []*option {
+	if len(p.prices.Steps) > 0 {
+		for _, o := range options {
+			p.chain(o)
+		}
+	}
+	return options
+}
+
 // chain turns an option whose price depends on the quantity into the first of its
 // steps; each knows the next one. The last one has no end.
 func (p *pool) chain(o *option) {

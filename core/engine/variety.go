@@ -171,7 +171,7 @@ func (n *varied) choices() []int {
 			continue
 		}
 		if o.CapacityType == own.CapacityType && o.ReservationID == "" && own.ReservationID == "" && len(p.prices.Steps[self]) == 0 && len(p.prices.Steps[i]) == 0 &&
-			p.effective(i) <= maxVarietyRatio*n.node.Effective+1e-12 && m.noLarger(i, own) && p.keepsShares(i, self) && m.legal(i, size, specs) {
+			p.effective(i) <= maxVarietyRatio*n.node.Effective+1e-12 && p.noLarger(i, own) && p.keepsShares(i, self) && m.legal(i, size, specs) {
 			out = append(out, i)
 		}
 	}
