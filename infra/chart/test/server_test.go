@@ -86,7 +86,7 @@ func devcluster(t *testing.T, binary string) string {
 // server-side and strictly, and apply none but the namespaces they go to.
 func TestServerAcceptsEverything(t *testing.T) {
 	cfg := connect(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
