@@ -79,6 +79,7 @@ type class struct {
 	keys      map[string]*keyIndex
 	types     []int             // offering -> index of its type
 	bare      []resource.Vector // the overhead without daemon pods; never written to
+	from      []int             // offering -> its place in the world's list; nil where they agree
 	numTypes  int
 }
 
@@ -89,12 +90,13 @@ type keyIndex struct {
 	absent bitset
 }
 
-func compileClass(offerings []*model.Offering) *class {
+func compileClass(listed []*model.Offering) *class {
+	offerings, from := inOrder(listed)
 	n := len(offerings)
-	c := &class{offerings: offerings, all: fullBits(n), available: newBits(n), exotic: newBits(n), keys: map[string]*keyIndex{}, types: make([]int, n)}
+	c := &class{offerings: offerings, all: fullBits(n), available: newBits(n), exotic: newBits(n), keys: map[string]*keyIndex{}, types: make([]int, n), from: from}
 	seen := map[*model.InstanceType]int{}
 	for i, o := range offerings {
-		if o.Available {
+		if o.Available && sanePrice(o.USDPerHour) {
 			c.available.set(i)
 		}
 		id, ok := seen[o.Type]
@@ -109,6 +111,28 @@ func compileClass(offerings []*model.Offering) *class {
 	}
 	c.numTypes = len(seen)
 	return c
+}
+
+// inOrder is the offerings in an order that does not depend on the one they came in,
+// with their places in the list that came in, nil where nothing moved.
+func inOrder(listed []*model.Offering) ([]*model.Offering, []int) {
+	order := func(a, b *model.Offering) int {
+		return cmp.Or(cmp.Compare(a.Type.Name, b.Type.Name), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.CapacityType, b.CapacityType),
+			cmp.Compare(a.ReservationID, b.ReservationID), cmp.Compare(a.USDPerHour, b.USDPerHour))
+	}
+	if slices.IsSortedFunc(listed, order) {
+		return listed, nil
+	}
+	from := make([]int, len(listed))
+	for i := range from {
+		from[i] = i
+	}
+	slices.SortStableFunc(from, func(a, b int) int { return order(listed[a], listed[b]) })
+	sorted := make([]*model.Offering, len(listed))
+	for i, j := range from {
+		sorted[i] = listed[j]
+	}
+	return sorted, from
 }
 
 func exotic(t *model.InstanceType) bool {
@@ -468,6 +492,13 @@ func (p *pool) compile(pr *problem) {
 	if len(p.prices.Offerings) != n {
 		p.prices.Offerings = nil // checked by the host; without a price for each the market's hold
 	}
+	if p.class.from != nil && p.prices.Offerings != nil {
+		moved := make([]model.Price, n)
+		for i, j := range p.class.from {
+			moved[i] = p.prices.Offerings[j]
+		}
+		p.prices.Offerings = moved
+	}
 	p.base = p.class.all.clone()
 	for _, r := range p.Requirements.All() {
 		if r.Impossible() {
@@ -483,7 +514,7 @@ func (p *pool) compile(pr *problem) {
 	p.usable = p.base.clone()
 	p.usable.and(p.class.available)
 	for i, price := range p.prices.Offerings {
-		if price.Veto != "" && p.usable.has(i) {
+		if (price.Veto != "" || !sanePrice(price.USDPerHour)) && p.usable.has(i) {
 			p.usable[i>>6] &^= 1 << (i & 63)
 		}
 	}
