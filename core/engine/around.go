@@ -85,7 +85,25 @@ func newAround(w *model.World, pods []*model.Pod) *around {
 	if !asked {
 		return nil
 	}
+	a.sort()
 	return a
+}
+
+// sort numbers the selectors by their text, so that nothing depends on the order in
+// which the pods came.
+func (a *around) sort() {
+	caps := make(map[string]int64, len(a.hostCaps))
+	for i, n := range a.hostCaps {
+		caps[a.selectors[i].ID] = n
+	}
+	slices.SortFunc(a.selectors, func(x, y model.Selector) int { return strings.Compare(x.ID, y.ID) })
+	clear(a.hostCaps)
+	for i, s := range a.selectors {
+		a.byID[s.ID] = i
+		if n, ok := caps[s.ID]; ok {
+			a.hostCaps[i] = n
+		}
+	}
 }
 
 func (a *around) selector(s model.Selector) int {
