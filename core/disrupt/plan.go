@@ -75,7 +75,10 @@ func settled(w *model.World, opts Options, cands []*Candidate, expired []*model.
 				best, by = p, r
 			}
 		}
-		refused := best.ask(score)
+		refused := best.rebought()
+		if len(refused) == 0 {
+			refused = best.ask(score)
+		}
 		if len(refused) == 0 {
 			return best
 		}

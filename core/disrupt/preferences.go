@@ -98,6 +98,13 @@ func (a *around) counted(p *model.Pod) []*census {
 
 // count notes that the tenant comes to room i (by 1) or leaves it again (by -1).
 func (r *rooms) count(t *tenant, i int, by int64) {
+	if t.soft != nil {
+		for _, a := range t.soft.AntiAffinity {
+			if v, ok := domain(r.list[i].node, a.Key); ok {
+				r.softShuns[censusAt{r.around.census(a.Selector, a.Key), v}] += by
+			}
+		}
+	}
 	for _, c := range r.around.counted(t.pod) {
 		if v, ok := domain(r.list[i].node, c.key); ok {
 			r.moved[censusAt{c, v}] += by
@@ -133,14 +140,19 @@ func (r *rooms) unkept(t *tenant, i int) string {
 	if t.form != t.pod && !r.allowed(t, i) {
 		return "preferred node affinity or distance from PreferNoSchedule taints"
 	}
-	if t.soft == nil {
-		return ""
-	}
 	lost := func(key string, kept func(value string) bool) bool {
 		if v, ok := domain(n, key); ok && kept(v) {
 			return false
 		}
 		return slices.ContainsFunc(r.around.likes.Buyable(t.pod, key), kept)
+	}
+	for _, c := range r.around.counted(t.pod) {
+		if lost(c.key, func(v string) bool { return r.shunnedBy(t, c, v) <= 0 }) {
+			return "distance from pods that move there as well and prefer to be apart from it"
+		}
+	}
+	if t.soft == nil {
+		return ""
 	}
 	for _, a := range t.soft.AntiAffinity {
 		c := r.around.census(a.Selector, a.Key)
@@ -166,6 +178,71 @@ func (r *rooms) unkept(t *tenant, i int) string {
 		}
 	}
 	return ""
+}
+
+// shunnedBy is how many other pods that the plan moves to a value prefer to be apart
+// from those that a census counts. Pods that run already are not asked: they keep
+// nobody away.
+func (r *rooms) shunnedBy(t *tenant, c *census, value string) int64 {
+	n := r.softShuns[censusAt{c, value}]
+	if n == 0 || t.soft == nil || t.at < 0 {
+		return n
+	}
+	for _, a := range t.soft.AntiAffinity {
+		if v, ok := domain(r.list[t.at].node, a.Key); ok && v == value && r.around.census(a.Selector, a.Key) == c {
+			n--
+		}
+	}
+	return n
+}
+
+// rebought makes the test of a plan: were all its nodes gone and their pods waiting,
+// would a node be bought for one of them that nobody would buy without preferences?
+// Such pods' nodes stay.
+func (p *planner) rebought() verdicts {
+	refused := verdicts{}
+	if p.rooms.around.likes == nil || len(p.going) == 0 {
+		return refused
+	}
+	after := *p.w
+	after.Nodes, after.Pods = nil, slices.Clone(p.w.Pods)
+	for _, n := range p.w.Nodes {
+		if !p.gone[n] {
+			after.Nodes = append(after.Nodes, n)
+		}
+	}
+	home := map[*model.Pod]*model.Node{}
+	for _, g := range p.going {
+		for _, t := range g.pods {
+			c := *t.pod
+			c.NodeName, c.Unschedulable = "", true
+			home[&c] = g.cand.Node
+			after.Pods = append(after.Pods, &c)
+		}
+	}
+	bought := func() []*model.Pod {
+		var out []*model.Pod
+		for _, n := range engine.Place(&after, nil).New {
+			for _, pod := range n.Pods {
+				if home[pod] != nil {
+					out = append(out, pod)
+				}
+			}
+		}
+		return out
+	}
+	list := bought()
+	if len(list) == 0 {
+		return refused
+	}
+	after.Settings.IgnorePreferences = true
+	without := bought()
+	for _, pod := range list {
+		if !slices.Contains(without, pod) {
+			refused[home[pod]] = no(BlockedReplacement, "pod %s would fit on nodes that stay, but not keep all that it prefers: a node would be bought for it under preferencePolicy Respect, and no replacement is planned here", pod.ID())
+		}
+	}
+	return refused
 }
 
 // least is the smallest count among the values of a spread. A host without any such

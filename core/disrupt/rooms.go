@@ -44,12 +44,13 @@ type rooms struct {
 	around     *around
 	guestShuns map[shunAt]int
 	moved      map[censusAt]int64 // how the plan changes what is counted for preferences
+	softShuns  map[censusAt]int64 // pods that the plan moves and that prefer to be apart from others, where they go
 }
 
 var closed = [resource.NumBase]int64{-1, -1, -1, -1}
 
 func newRooms(list []*room, a *around) *rooms {
-	r := &rooms{list: list, index: make(map[*model.Node]int, len(list)), size: 1, classes: map[string]int{}, around: a, guestShuns: map[shunAt]int{}, moved: map[censusAt]int64{}}
+	r := &rooms{list: list, index: make(map[*model.Node]int, len(list)), size: 1, classes: map[string]int{}, around: a, guestShuns: map[shunAt]int{}, moved: map[censusAt]int64{}, softShuns: map[censusAt]int64{}}
 	for r.size < len(list) {
 		r.size *= 2
 	}

@@ -42,7 +42,6 @@ type shun struct {
 
 func newAround(w *model.World) *around {
 	a := &around{w: w, nodes: map[*model.Pod]*model.Node{}, shuns: map[shunKey]*shun{}, byLabel: map[[2]string][]*shun{}, picking: map[*model.Pod][]*shun{}}
-	a.prefer()
 	for _, n := range w.Nodes {
 		for _, p := range n.Pods {
 			a.nodes[p] = n
@@ -57,6 +56,7 @@ func newAround(w *model.World) *around {
 			}
 		}
 	}
+	a.prefer()
 	return a
 }
 

@@ -283,6 +283,9 @@ func (p *pinner) allowed(g *group, key, value string) (crowd int64, why *model.R
 		}
 	}
 	for _, term := range t.Affinity {
+		if term.Key == model.LabelHostname && !p.hosted(g, p.a.selector(term.Selector), key, value) {
+			return 0, &model.Reason{Filter: model.FilterAffinity, Message: fmt.Sprintf("affinity: no node in a %s that the pod may use holds a pod that it must share a node with", key)}
+		}
 		if term.Key != key {
 			continue
 		}
@@ -298,6 +301,19 @@ func (p *pinner) allowed(g *group, key, value string) (crowd int64, why *model.R
 		return 0, &model.Reason{Filter: model.FilterAffinity, Message: fmt.Sprintf("anti-affinity of another pod: every %s that the pod may use holds a pod that must not be near it", key)}
 	}
 	return crowd, nil
+}
+
+// hosted says whether a node with the value may take a pod of the group that must share
+// a node with pods of a selector; true where none of those is running yet.
+func (p *pinner) hosted(g *group, sel int, key, value string) bool {
+	hosts := p.pr.hosting(sel)
+	return len(hosts) == 0 || slices.ContainsFunc(hosts, func(n *model.Node) bool {
+		if n.Labels[key] != value || n.BeingRemoved() || n.Cordoned || anyTerm(g.spec.terms, n.Labels) != nil {
+			return false
+		}
+		_, bad := g.spec.pod.Untolerated(schedulingTaints(p.pr.w, n))
+		return !bad
+	})
 }
 
 func (p *pinner) spreadAllows(g *group, s *model.Spread, value string) (crowd int64, why *model.Reason) {
