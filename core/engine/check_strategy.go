@@ -33,6 +33,9 @@ func charged(pp model.PoolPrices, offering int, usd float64) bool {
 // share counts the measure of the nodes that stay and of the new ones, at what was
 // planned and, for the new ones, at every alternative.
 func (c *checker) share(p *model.Pool, l *model.StrategyLimit, launch []*model.NewNode, short bool) {
+	if l.Share.Min <= 0 && l.Share.Max >= 1 {
+		return // bounds nothing
+	}
 	amount := func(milliCPU int64, usd float64) float64 {
 		switch l.Share.Measure {
 		case model.MeasureCPU:

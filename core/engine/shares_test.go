@@ -173,3 +173,190 @@ func TestSharesHoldOnAnything(t *testing.T) {
 		}
 	})
 }
+
+func TestPriceSteps(t *testing.T) {
+	t.Parallel()
+	// pods that fill a node each, on two types of which only one has steps
+	w := world(mt.Pods(6, "a", 1500, 0), mt.Pool("p", mt.Types("m5.large", "m5a.large"), mt.CapacityType(model.OnDemand), mt.Zones("us-east-1a")))
+	step := func(free ...model.PriceStep) *model.Prices {
+		pp := model.PoolPrices{Strategy: "s 1", Steps: map[int][]model.PriceStep{}}
+		for i, o := range w.Offerings[mt.Class] {
+			pp.Offerings = append(pp.Offerings, model.Price{USDPerHour: o.USDPerHour})
+			if o.Type.Name == "m5.large" {
+				pp.Steps[i] = append(slices.Clone(free), model.PriceStep{USDPerHour: o.USDPerHour})
+			}
+		}
+		return &model.Prices{ByPool: map[string]model.PoolPrices{"p": pp}}
+	}
+	for _, c := range []struct {
+		name   string
+		prices *model.Prices
+		want   map[string]int
+		free   int // nodes charged at nothing
+	}{
+		{"without steps the cheaper type is bought", nil, map[string]int{"m5a.large": 6}, 0},
+		{"two nodes are paid for", step(model.PriceStep{Nodes: 2}), map[string]int{"m5.large": 2, "m5a.large": 4}, 2},
+		{"so much money is spent already: 0.096 USD per hour a node", step(model.PriceStep{SumUSDPerHour: 0.4}), map[string]int{"m5.large": 4, "m5a.large": 2}, 4},
+		{"one step after the other", step(model.PriceStep{Nodes: 1}, model.PriceStep{USDPerHour: 0.01, Nodes: 2}), map[string]int{"m5.large": 3, "m5a.large": 3}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := priced(t, w, c.prices)
+			got, free := map[string]int{}, 0
+			for _, n := range r.New {
+				got[n.Offering.Type.Name]++
+				if n.Effective == 0 {
+					free++
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" || free != c.free {
+				t.Errorf("%s; %d nodes at no price, want %d", diff, free, c.free)
+			}
+		})
+	}
+}
+
+// TestSharedStepsOverPoolsOfDifferentWeight: a quantity that two pools draw on is used
+// up once.
+func TestSharedStepsOverPoolsOfDifferentWeight(t *testing.T) {
+	t.Parallel()
+	first, second := mt.Pool("first", mt.Types("m5.large", "m5a.large"), mt.CapacityType(model.OnDemand)), mt.Pool("second", mt.Types("m5.large", "m5a.large"), mt.CapacityType(model.OnDemand))
+	first.Weight = 10
+	first.Taints = []model.Taint{{Key: "first", Effect: model.NoSchedule}}
+	w := world(slices.Concat(mt.Pods(3, "a", 1500, 0, mt.Tolerates(model.Toleration{Key: "first", Operator: "Exists"}), mt.Requires(own(model.LabelPool, require.In, "first"))), mt.Pods(3, "b", 1500, 0)), first, second)
+	pp := model.PoolPrices{Strategy: "s 1", Steps: map[int][]model.PriceStep{}}
+	for i, o := range w.Offerings[mt.Class] {
+		pp.Offerings = append(pp.Offerings, model.Price{USDPerHour: o.USDPerHour})
+		if o.Type.Name == "m5.large" {
+			pp.Steps[i] = []model.PriceStep{{Nodes: 4, Shared: "plan"}, {USDPerHour: o.USDPerHour}}
+		}
+	}
+	got := map[string]int{}
+	for _, n := range priced(t, w, &model.Prices{ByPool: map[string]model.PoolPrices{"first": pp, "second": pp}}).New {
+		got[n.Pool.Name+" "+n.Offering.Type.Name]++
+	}
+	if diff := cmp.Diff(map[string]int{"first m5.large": 3, "second m5.large": 1, "second m5a.large": 2}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPodsPerNode(t *testing.T) {
+	t.Parallel()
+	of := func(workload string) func(*model.Pod) {
+		return func(p *model.Pod) { p.Owner.Name, p.Owner.UID = workload, workload }
+	}
+	bound := func(most int64, share float64) model.StrategyLimit {
+		return model.StrategyLimit{Name: "blast", PodsPerNode: &model.PodsPerNode{Max: most, Share: share}}
+	}
+	w := world(slices.Concat(mt.Pods(12, "a", 100, 100, of("a")), mt.Pods(3, "b", 100, 100, of("b")), mt.Pods(40, "bare", 100, 100, func(p *model.Pod) { p.Owner = model.Owner{} })), mt.Pool("p"))
+	there := mt.Node("n1", 8000, 16384, nil, mt.Managed("p"), mt.Running(mt.Pods(2, "a-runs", 100, 100, of("a"))...))
+	for _, c := range []struct {
+		name  string
+		limit model.StrategyLimit
+		nodes []*model.Node
+		a, b  int // pods of the workload on the fullest node
+		least int // nodes with pods
+	}{
+		{"at most five", bound(5, 0), nil, 5, 3, 3},
+		{"at most a third", bound(0, 0.334), nil, 4, 1, 3},
+		{"the smaller holds", bound(2, 0.5), nil, 2, 1, 6},
+		{"what runs there counts", bound(3, 0), []*model.Node{there}, 3, 3, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := *w
+			w.Nodes = c.nodes
+			r := priced(t, &w, under(c.limit))
+			if len(r.Unplaced) > 0 {
+				t.Fatalf("%d unplaced", len(r.Unplaced))
+			}
+			var nodes [][]*model.Pod
+			for _, n := range r.New {
+				nodes = append(nodes, n.Pods)
+			}
+			for _, p := range r.Placements {
+				nodes = append(nodes, slices.Concat(p.Pods, p.Node.Pods))
+			}
+			most := map[string]int{}
+			for _, pods := range nodes {
+				on := map[string]int{}
+				for _, p := range pods {
+					on[p.Workload()]++
+					most[p.Workload()] = max(most[p.Workload()], on[p.Workload()])
+				}
+			}
+			if most["a"] > c.a || most["b"] > c.b || len(nodes) < c.least {
+				t.Errorf("%v pods of a workload on one of %d nodes, want at most %d and %d on at least %d", most, len(nodes), c.a, c.b, c.least)
+			}
+		})
+	}
+	near := &model.Topology{Affinity: []model.PodTerm{{Key: model.LabelHostname, Selector: model.Selector{ID: "app=a", Matches: func(p *model.Pod) bool { return p.Labels["app"] == "a" }}}}}
+	together := world(mt.Pods(4, "a", 100, 100, mt.Labelled(map[string]string{"app": "a"}), func(p *model.Pod) { p.Topology = near }), mt.Pool("p"))
+	r := priced(t, together, under(bound(0, 0.5)))
+	if len(r.Unplaced) != 4 || !strings.Contains(r.Unplaced[0].Reasons[0].Message, `limit "blast" of strategy s 1: at most 2 of the 4 pods`) {
+		t.Errorf("pods that must share a node and may not: %+v", r.Unplaced)
+	}
+}
+
+func TestVariety(t *testing.T) {
+	t.Parallel()
+	zones := func(n int64) model.StrategyLimit {
+		return model.StrategyLimit{Name: "zones", Variety: &model.Variety{Min: n}}
+	}
+	pools := func(n int64) model.StrategyLimit {
+		return model.StrategyLimit{Name: "pools", Variety: &model.Variety{Over: model.OverSpotPools, Min: n}}
+	}
+	in := func(name, zone string) *model.Node {
+		return mt.Node(name, 2000, 4096, map[string]string{model.LabelCapacityType: model.Spot, model.LabelInstanceType: "m5.large", model.LabelZone: zone}, mt.Managed("p"), mt.Running(mt.Pod("on-"+name, 1900, 0)))
+	}
+	for _, c := range []struct {
+		name      string
+		pods      int
+		opts      []func(*model.Pod)
+		nodes     []*model.Node
+		limits    []model.StrategyLimit
+		most      map[model.Over]int // nodes of the fullest place
+		shortfall string
+	}{
+		{name: "seven nodes over three zones", pods: 7, limits: []model.StrategyLimit{zones(3)}, most: map[model.Over]int{model.OverZones: 3}},
+		{name: "four nodes over three zones lie in all three", pods: 4, limits: []model.StrategyLimit{zones(3)}, most: map[model.Over]int{model.OverZones: 2}},
+		{name: "two nodes of three zones lie in two", pods: 2, limits: []model.StrategyLimit{zones(3)}, most: map[model.Over]int{model.OverZones: 1}},
+		{name: "what runs counts", pods: 4, nodes: []*model.Node{in("n1", "us-east-1a"), in("n2", "us-east-1a")}, limits: []model.StrategyLimit{zones(3)}, most: map[model.Over]int{model.OverZones: 2}},
+		{name: "over spot pools", pods: 12, limits: []model.StrategyLimit{pools(4)}, most: map[model.Over]int{model.OverSpotPools: 3}},
+		{name: "over both", pods: 12, limits: []model.StrategyLimit{pools(6), zones(3)}, most: map[model.Over]int{model.OverSpotPools: 2, model.OverZones: 4}},
+		{name: "pods that may run in one zone only", pods: 3, opts: []func(*model.Pod){mt.Requires(mt.Zones("us-east-1b"))}, limits: []model.StrategyLimit{zones(3)},
+			most: map[model.Over]int{model.OverZones: 3}, shortfall: "3 zones were asked for, the 3 nodes lie in 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := world(mt.Pods(c.pods, "a", 1500, 0, c.opts...), mt.Pool("p", own("karpenter.k8s.aws/instance-cpu", require.In, "2"), mt.CapacityType(model.Spot)))
+			w.Nodes = c.nodes
+			r := priced(t, w, under(c.limits...))
+			if len(r.Unplaced) > 0 || len(r.New) != c.pods {
+				t.Fatalf("%d unplaced, %d nodes", len(r.Unplaced), len(r.New))
+			}
+			for over, want := range c.most {
+				on := map[string]int{}
+				v := model.Variety{Over: over}
+				for _, n := range r.New {
+					place, _ := v.Place(n.Offering.Type.Name, n.Offering.Zone, n.Offering.CapacityType)
+					on[place]++
+					if want < len(r.New) && over == model.OverZones && slices.ContainsFunc(n.Alternatives, func(o *model.Offering) bool { return o.Zone != n.Offering.Zone }) {
+						t.Errorf("%s may end in another zone than planned", n.Name)
+					}
+				}
+				for _, n := range c.nodes {
+					on[n.Zone()]++
+				}
+				for place, n := range on {
+					if n > want {
+						t.Errorf("%d nodes in %s, want at most %d: %v", n, place, want, on)
+					}
+				}
+			}
+			if got := fmt.Sprint(r.Shortfalls); c.shortfall == "" && len(r.Shortfalls) > 0 || !strings.Contains(got, c.shortfall) {
+				t.Errorf("shortfalls %s, want %q", got, c.shortfall)
+			}
+		})
+	}
+}
