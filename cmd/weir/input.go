@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-project/weir/core/catalogue"
 	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/kube/convert"
 	"github.com/weir-project/weir/core/kube/load"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/attach"
@@ -25,6 +26,8 @@ type inputs struct {
 	catalogue string
 	zones     []string
 	config    string
+	scheduler string
+	prefixes  bool
 }
 
 func (i *inputs) register(cmd *cobra.Command) {
@@ -39,6 +42,8 @@ func (i *inputs) registerMarket(cmd *cobra.Command) {
 	f.StringVar(&i.catalogue, "catalogue", "", "file of instance types and prices; the embedded one if left out")
 	f.StringSliceVar(&i.zones, "zones", nil, "zones to buy in (default "+strings.Join(catalogue.DefaultZones, ",")+")")
 	f.StringVar(&i.config, "config", "", "configuration file of the controller, to answer as it would")
+	f.StringVar(&i.scheduler, "scheduler-config", "", "how kube-scheduler was configured: a file with podTopologySpread.defaultConstraints, or that YAML or JSON itself")
+	f.BoolVar(&i.prefixes, "prefix-delegation", false, "the VPC CNI gives interfaces prefixes of addresses: more pods per node")
 }
 
 // situation is a world with where its parts came from.
@@ -69,7 +74,11 @@ func (i *inputs) load() (*situation, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := load.Files(i.files, i.in, load.Options{})
+	spreads, err := schedulerConfig(cfg.SchedulerConfig)
+	if err != nil {
+		return nil, err
+	}
+	in, err := load.Files(i.files, i.in, load.Options{SpreadDefaults: spreads.PodTopologySpread.DefaultConstraints})
 	if err != nil {
 		return nil, badInput{err}
 	}
@@ -84,10 +93,16 @@ func (i *inputs) load() (*situation, error) {
 
 // planningFields are the parts of the configuration that questions depend on; the
 // environment may say something about others, which is none of this program's business.
-var planningFields = []string{"cluster", "region", "account", "zones", "preferencePolicy", "minValuesPolicy", "featureGates", "alternatives.", "nodes.", "bindings.", "interruption."}
+var planningFields = []string{"cluster", "region", "account", "zones", "preferencePolicy", "minValuesPolicy", "schedulerConfig", "featureGates", "alternatives.", "nodes.", "bindings.", "interruption."}
 
 func (i *inputs) configuration() (*config.Loaded, error) {
-	in := config.Input{Role: config.CLI, Env: map[string]string{}}
+	in := config.Input{Role: config.CLI, Env: map[string]string{}, Flags: map[string]string{}}
+	if i.scheduler != "" {
+		in.Flags["scheduler-config"] = i.scheduler
+	}
+	if i.prefixes {
+		in.Flags["prefix-delegation"] = "true"
+	}
 	for _, s := range config.Settings() {
 		for _, prefix := range planningFields {
 			if v, ok := i.environ[s.Env]; ok && s.Field != "" && strings.HasPrefix(s.Field, prefix) {
@@ -120,6 +135,26 @@ func readFile(path string) ([]byte, error) {
 		return nil, bad("%s: %w", path, pe.Err)
 	}
 	return nil, bad("%s: %w", path, err)
+}
+
+// schedulerConfig reads what the setting names: a file, or the text itself.
+func schedulerConfig(setting string) (*convert.SchedulerConfig, error) {
+	if setting == "" {
+		return &convert.SchedulerConfig{}, nil
+	}
+	source, data := "schedulerConfig", []byte(setting)
+	if !convert.IsSchedulerConfig(setting) {
+		source = setting
+		var err error
+		if data, err = readFile(setting); err != nil {
+			return nil, err
+		}
+	}
+	c, err := convert.ReadSchedulerConfig(data)
+	if err != nil {
+		return nil, bad("%s: %w", source, err)
+	}
+	return c, nil
 }
 
 // market is the table of --catalogue, of the configuration, or the embedded one.
@@ -155,7 +190,7 @@ func (i *inputs) zonesOf(cfg *config.Loaded) []string {
 // marketOptions are the settings that change what a machine offers.
 func marketOptions(cfg *config.Loaded) catalogue.Options {
 	overhead := cfg.Nodes.VMMemoryOverheadPercent
-	return catalogue.Options{VMMemoryOverheadPercent: &overhead, ReservedENIs: int64(cfg.Nodes.ReservedENIs), Region: cfg.Region}
+	return catalogue.Options{VMMemoryOverheadPercent: &overhead, ReservedENIs: int64(cfg.Nodes.ReservedENIs), PrefixDelegation: cfg.Nodes.PrefixDelegation, Region: cfg.Region}
 }
 
 // offer fills in what can be bought, and what the nodes that run cost.

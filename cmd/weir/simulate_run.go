@@ -188,7 +188,15 @@ func (o *runOptions) script() (*simulate.Scenario, error) {
 }
 
 func (o *runOptions) manifests(paths []string) (*simulate.Input, error) {
-	in, err := load.Files(paths, o.in, load.Options{})
+	cfg, err := o.configuration()
+	if err != nil {
+		return nil, err
+	}
+	spreads, err := schedulerConfig(cfg.SchedulerConfig)
+	if err != nil {
+		return nil, err
+	}
+	in, err := load.Files(paths, o.in, load.Options{SpreadDefaults: spreads.PodTopologySpread.DefaultConstraints})
 	if err != nil {
 		return nil, badInput{err}
 	}

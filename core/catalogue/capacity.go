@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -19,6 +20,18 @@ const (
 	armReserved           = 64 * mib // contiguous memory set aside on arm64
 	defaultEvictionMemory = 100 * mib
 	windowsPods           = 110
+
+	// Prefix delegation: addresses of a prefix, and how many pods a node is to have at most.
+	prefixAddresses  = 16
+	prefixPods       = 110
+	prefixPodsLarge  = 250
+	prefixLargeVCPUs = 30
+)
+
+// Extended resources that depend on the node class.
+const (
+	resourceEFA         = "vpc.amazonaws.com/efa"
+	resourcePrivateIPv4 = "vpc.amazonaws.com/PrivateIPv4Address" // Windows nodes: addresses for pods
 )
 
 var windowsBuilds = map[string]string{"Windows2019": "10.0.17763", "Windows2022": "10.0.20348", "Windows2025": "10.0.26100"}
@@ -38,6 +51,10 @@ func (t *Type) instance(class *model.NodeClass, opts Options, zone string) (it *
 		cannot = "Windows images exist for amd64 only"
 	case class.Family == "AL2023" && t.Labels["instance-family"] == "a1":
 		cannot = "a1 machines cannot boot AL2023"
+	case t.ENI.Cards > 0 && class.Interfaces.Cards > t.ENI.Cards:
+		cannot = fmt.Sprintf("the node class has interfaces on %d network cards, the type has %d", class.Interfaces.Cards, t.ENI.Cards)
+	case class.Interfaces.EFAOnly > t.alloc.Get(resourceEFA):
+		cannot = fmt.Sprintf("the node class has %d EFA interfaces, the type can have %d", class.Interfaces.EFAOnly, t.alloc.Get(resourceEFA))
 	}
 	it = &model.InstanceType{Name: t.Name, MemoryFrom: "estimated", Labels: make(map[string]string, len(t.Labels)+6)}
 	for k, v := range t.Labels {
@@ -100,12 +117,18 @@ func (t *Type) amounts(class *model.NodeClass, opts Options, learnedMemory int64
 		}
 		memory -= int64(math.Ceil(float64(memory)*share/float64(mib))) * mib
 	}
-	eniPods := t.eniPods(0)
+	eniPods := t.eniPods(0, 1)
 	pods := t.pods(class, opts)
 	storage := t.storage(class)
 	capacity = res.New(1000*t.VCPU, max(memory, 0), pods, storage)
 	for _, a := range t.alloc.Ext {
 		capacity = capacity.With(a.Name, a.Value)
+	}
+	if n := class.Interfaces.EFAOnly; n > 0 {
+		capacity = capacity.With(resourceEFA, n)
+	}
+	if strings.HasPrefix(class.Family, "Windows") && t.ENI.IPv4PerENI > 1 {
+		capacity = capacity.With(resourcePrivateIPv4, t.ENI.IPv4PerENI-1)
 	}
 
 	reservePods := eniPods // AL2, AL2023 and Custom images reserve by interfaces, whatever maxPods says
@@ -136,7 +159,9 @@ func kubeCPU(vcpu int64) int64 {
 	return sum
 }
 
-func (t *Type) eniPods(reserved int64) int64 {
+// eniPods is how many pods the interfaces of the default card have addresses for, less
+// the reserved ones; per is the addresses that come with each slot of an interface.
+func (t *Type) eniPods(reserved, per int64) int64 {
 	n := t.ENI.DefaultCard - reserved
 	if n <= 0 || t.ENI.IPv4PerENI <= 0 {
 		if t.ENI.DefaultCard == 0 { // not in the table
@@ -144,15 +169,27 @@ func (t *Type) eniPods(reserved int64) int64 {
 		}
 		return 0
 	}
-	return n*(t.ENI.IPv4PerENI-1) + 2
+	return n*(t.ENI.IPv4PerENI-1)*per + 2
 }
 
+// prefixes says whether the type's interfaces can have prefixes: those of Nitro machines.
+func (t *Type) prefixes() bool { return t.Labels["instance-hypervisor"] != "xen" }
+
 func (t *Type) pods(class *model.NodeClass, opts Options) int64 {
-	pods := t.eniPods(opts.ReservedENIs + int64(class.ReservedENIs))
+	windows := strings.HasPrefix(class.Family, "Windows")
+	reserved := opts.ReservedENIs + int64(class.ReservedENIs) + class.Interfaces.EFAOnlyDefaultCard
+	pods := t.eniPods(reserved, 1)
+	if opts.PrefixDelegation && !windows && t.prefixes() && pods > 0 {
+		most := int64(prefixPods)
+		if t.VCPU >= prefixLargeVCPUs {
+			most = prefixPodsLarge
+		}
+		pods = min(t.eniPods(reserved, prefixAddresses), most)
+	}
 	switch {
 	case class.MaxPods != nil:
 		pods = int64(*class.MaxPods)
-	case strings.HasPrefix(class.Family, "Windows"):
+	case windows:
 		pods = windowsPods
 	case pods == 0 && t.ENI.DefaultCard == 0:
 		pods = windowsPods

@@ -59,6 +59,17 @@ func TestCapacityRules(t *testing.T) {
 		{name: "Custom reserves as AL2023 (B092)", typ: "t3.large", class: model.NodeClass{Family: "Custom", MaxPods: ptr.To(int32(10))}, memory: 6837, pods: 10},
 		{name: "podsPerCore", typ: "m5.large", class: model.NodeClass{PodsPerCore: ptr.To(int32(4))}, memory: 6903, pods: 8},
 		{name: "reserved interfaces", typ: "m5.large", opts: catalogue.Options{ReservedENIs: 1}, memory: 6903, pods: 20},
+		{name: "prefix delegation, small (B094)", typ: "t3.small", opts: catalogue.Options{PrefixDelegation: true}, memory: 1418, pods: 110},
+		{name: "prefix delegation (B094)", typ: "m5.large", opts: catalogue.Options{PrefixDelegation: true}, memory: 6903, pods: 110},
+		{name: "prefix delegation, large (B094)", typ: "m5.8xlarge", opts: catalogue.Options{PrefixDelegation: true}, memory: 118312, pods: 250},
+		{name: "few addresses even with prefixes", typ: "t3.nano", opts: catalogue.Options{PrefixDelegation: true, ReservedENIs: 1}, memory: 74, pods: 18},
+		{name: "no interface left, prefixes or not", typ: "t3.nano", opts: catalogue.Options{PrefixDelegation: true, ReservedENIs: 2}, memory: 74, pods: 0},
+		{name: "Xen machines have no prefixes", typ: "m4.large", opts: catalogue.Options{PrefixDelegation: true}, memory: 7002, pods: 20},
+		{name: "prefixes are no matter of Windows", typ: "m5.large", class: model.NodeClass{Family: "Windows2022"}, opts: catalogue.Options{PrefixDelegation: true}, memory: 6903 - 11*(110-29), pods: 110},
+		{name: "maxPods wins over prefixes", typ: "m5.large", class: model.NodeClass{MaxPods: ptr.To(int32(42))}, opts: catalogue.Options{PrefixDelegation: true}, memory: 6903, pods: 42},
+		{name: "podsPerCore bounds prefixes", typ: "m5.large", class: model.NodeClass{PodsPerCore: ptr.To(int32(30))}, opts: catalogue.Options{PrefixDelegation: true}, memory: 6903, pods: 60},
+		{name: "podsPerCore is not read by Bottlerocket", typ: "m5.large", class: model.NodeClass{Family: "Bottlerocket", PodsPerCore: ptr.To(int32(4))}, memory: 6903, pods: 29},
+		{name: "EFA-only interfaces of the first card carry no pods", typ: "c5n.18xlarge", class: model.NodeClass{Interfaces: model.Interfaces{Cards: 1, EFAOnly: 1, EFAOnlyDefaultCard: 1}}, memory: 173400, pods: 688},
 		{name: "no overhead", typ: "m5.large", opts: catalogue.Options{VMMemoryOverheadPercent: ptr.To(0.0)}, memory: 6903 + 615, pods: 29},
 		{name: "learned memory (B095)", typ: "r6a.12xlarge", opts: catalogue.Options{LearnedMemory: map[string]int64{"r6a.12xlarge": 378000 << 20}}, memory: 378000 - (11*234 + 255) - 100, pods: 234},
 		{name: "estimated memory (B095)", typ: "r6a.12xlarge", memory: 360795, pods: 234},
@@ -82,6 +93,45 @@ func TestCapacityRules(t *testing.T) {
 	want := m5large - 574<<20 - (m5large*5+99)/100
 	if got := percent.Type.Allocatable.Base[resource.Memory]; got != want {
 		t.Errorf("a threshold of 5%%: allocatable %d bytes, want %d", got, want)
+	}
+}
+
+// TestExtendedResources: what each family of machines offers besides CPU and memory, and
+// what node classes add to it.
+func TestExtendedResources(t *testing.T) {
+	t.Parallel()
+	efa := model.NodeClass{Interfaces: model.Interfaces{Cards: 2, EFAOnly: 2, EFAOnlyDefaultCard: 1}}
+	for _, c := range []struct {
+		typ   string
+		class model.NodeClass
+		want  map[string]int64
+		why   string // not available
+	}{
+		{typ: "g5.12xlarge", want: map[string]int64{"nvidia.com/gpu": 4, "vpc.amazonaws.com/efa": 1}},
+		{typ: "g4ad.xlarge", want: map[string]int64{"amd.com/gpu": 1, "vpc.amazonaws.com/pod-eni": 12, "nvidia.com/gpu": 0}},
+		{typ: "inf2.xlarge", want: map[string]int64{"aws.amazon.com/neuron": 1, "aws.amazon.com/neuroncore": 2}},
+		{typ: "m5.large", want: map[string]int64{"vpc.amazonaws.com/pod-eni": 9, "vpc.amazonaws.com/PrivateIPv4Address": 0}},
+		{typ: "t3.large", want: map[string]int64{"vpc.amazonaws.com/pod-eni": 0}},
+		{typ: "m5.large", class: model.NodeClass{Family: "Windows2022"}, want: map[string]int64{"vpc.amazonaws.com/PrivateIPv4Address": 9, "pods": 110}},
+		{typ: "m6g.large", class: model.NodeClass{Family: "Windows2022"}, why: "amd64 only"},
+		{typ: "p5.48xlarge", want: map[string]int64{"vpc.amazonaws.com/efa": 32}},
+		{typ: "p5.48xlarge", class: efa, want: map[string]int64{"vpc.amazonaws.com/efa": 2}},
+		{typ: "c5n.18xlarge", class: efa, why: "interfaces on 2 network cards, the type has 1"},
+		{typ: "m5.large", class: model.NodeClass{Interfaces: model.Interfaces{Cards: 1, EFAOnly: 1}}, why: "1 EFA interfaces, the type can have 0"},
+	} {
+		c.class.Name = "x"
+		if c.class.Family == "" {
+			c.class.Family = "AL2023"
+		}
+		o := offering(t, &c.class, catalogue.Options{}, c.typ)
+		if o.Available != (c.why == "") || !strings.Contains(o.Unavailable, c.why) {
+			t.Errorf("%s on %s: available %v (%s), want the reason %q", c.typ, c.class.Family, o.Available, o.Unavailable, c.why)
+		}
+		for name, n := range c.want {
+			if got, cap := o.Type.Allocatable.Get(name), o.Type.Capacity.Get(name); got != n || cap != n {
+				t.Errorf("%s on %s: %s %d of %d, want %d", c.typ, c.class.Family, name, got, cap, n)
+			}
+		}
 	}
 }
 

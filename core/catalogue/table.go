@@ -2,6 +2,7 @@ package catalogue
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the instance facts
 	"encoding/binary"
@@ -49,6 +50,7 @@ type Price struct {
 	Available     *bool    `json:"available"`
 	ReservationID string   `json:"reservationId"`
 	Count         int      `json:"count"`
+	Source        string   `json:"source"` // of the price; empty = catalogue
 }
 
 // Type is the facts of one instance type.
@@ -119,6 +121,23 @@ func Load(r io.Reader, source string) (*Table, error) {
 	}
 	if len(t.Types) == 0 {
 		return nil, fmt.Errorf("%s: holds no instance type", source)
+	}
+	sort.Slice(t.Types, func(i, j int) bool { return t.Types[i].Name < t.Types[j].Name })
+	return t, nil
+}
+
+// New makes a table of types that were read elsewhere. Errors name the type and field.
+func New(types []*Type, source string) (*Table, error) {
+	t := &Table{Source: source, byName: make(map[string]*Type, len(types))}
+	for _, ty := range types {
+		if err := ty.check(); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", source, ty.Name, err)
+		}
+		if t.byName[ty.Name] != nil {
+			return nil, fmt.Errorf("%s: instance type %s appears twice", source, ty.Name)
+		}
+		t.Types = append(t.Types, ty)
+		t.byName[ty.Name] = ty
 	}
 	sort.Slice(t.Types, func(i, j int) bool { return t.Types[i].Name < t.Types[j].Name })
 	return t, nil
@@ -200,6 +219,7 @@ func SyntheticSpot(onDemandUSD float64, instanceType, zone string) float64 {
 type Options struct {
 	VMMemoryOverheadPercent *float64          // share of the memory that the hypervisor keeps, default 0.075
 	ReservedENIs            int64             // network interfaces that are not for pods
+	PrefixDelegation        bool              // the VPC CNI gives interfaces prefixes of 16 addresses
 	Region                  string            // label of the nodes; default Region for the default zones
 	LearnedMemory           map[string]int64  // type name -> memory capacity that a real node reported, bytes
 	Closed                  map[string]string // offering key -> why it is not available now
@@ -262,7 +282,7 @@ func (t *Type) price(o *model.Offering, p Price, opts Options) {
 	}
 	switch {
 	case p.USDPerHour != nil:
-		o.USDPerHour, o.PriceSource = *p.USDPerHour, "catalogue"
+		o.USDPerHour, o.PriceSource = *p.USDPerHour, cmp.Or(p.Source, "catalogue")
 	case t.OnDemandUSD == 0:
 		o.PriceSource, o.Available, o.Unavailable = "unknown", false, "its price is not known"
 	case o.CapacityType == model.OnDemand:

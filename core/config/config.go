@@ -39,6 +39,7 @@ type Config struct {
 	Batch             Batch             `json:"batch"`
 	PreferencePolicy  string            `json:"preferencePolicy"`
 	MinValuesPolicy   string            `json:"minValuesPolicy"`
+	SchedulerConfig   string            `json:"schedulerConfig"`
 	FeatureGates      FeatureGates      `json:"featureGates"`
 	Alternatives      Alternatives      `json:"alternatives"`
 	Nodes             Nodes             `json:"nodes"`
@@ -140,6 +141,7 @@ type Alternatives struct {
 type Nodes struct {
 	VMMemoryOverheadPercent float64 `json:"vmMemoryOverheadPercent"`
 	ReservedENIs            int     `json:"reservedENIs"`
+	PrefixDelegation        bool    `json:"prefixDelegation"`
 }
 
 // GarbageCollection says how often leaks are looked for, and when to stop by itself.

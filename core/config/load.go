@@ -83,6 +83,7 @@ func (c *Config) withoutEffect() (out []string) {
 		{"featureGates.capacityBuffer", c.FeatureGates.CapacityBuffer, "CapacityBuffers are not read"},
 		{"nodes.vmMemoryOverheadPercent", c.Nodes.VMMemoryOverheadPercent != usual.Nodes.VMMemoryOverheadPercent, "the cloud says what machines offer"},
 		{"nodes.reservedENIs", c.Nodes.ReservedENIs != usual.Nodes.ReservedENIs, "the cloud says what machines offer"},
+		{"nodes.prefixDelegation", c.Nodes.PrefixDelegation, "the cloud says what machines offer"},
 		{"alternatives.max", c.Alternatives.Max != usual.Alternatives.Max, fmt.Sprintf("a launch names up to %d other offerings", usual.Alternatives.Max)},
 	} {
 		if s.asked {

@@ -24,6 +24,7 @@ type problem struct {
 	class  map[string]*class
 	around *around
 	ranked bool // groups are told apart by priority, and served in its order
+	loose  bool // for a bound: only what every legal plan must keep counts
 	crowd  *crowd
 	// stepped is how much of the quantities of price steps is bought already, by name
 	stepped map[string]float64
@@ -273,6 +274,18 @@ func (l *limits) times(capacity resource.Vector, want int64) int64 {
 	return max(want, 0)
 }
 
+// compileLoosely compiles the problem for a bound: nothing is chosen for the sake of
+// neighbours, flexibility or taste.
+func compileLoosely(w *model.World, prices *model.Prices, pods []*model.Pod) *problem {
+	pr := &problem{w: w, prices: prices, loose: true, class: map[string]*class{}, stepped: map[string]float64{}}
+	if pr.prices == nil {
+		pr.prices = &model.Prices{}
+	}
+	pr.group(pods)
+	pr.compilePools()
+	return pr
+}
+
 func compile(w *model.World, prices *model.Prices, pods []*model.Pod, ranked bool) *problem {
 	pr := &problem{w: w, prices: prices, ranked: ranked, class: map[string]*class{}}
 	if pr.prices == nil {
@@ -470,6 +483,7 @@ func (pr *problem) compilePools() {
 			s.elig[p.index] = pr.eligible(s, p)
 		}
 	}
+	pr.linuxFirst()
 }
 
 func poolReason(p *model.Pool) *model.Reason {

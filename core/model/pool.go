@@ -94,8 +94,17 @@ type NodeClass struct {
 	RootVolumeBytes   int64  // ephemeral-storage of the node, 0 = the family's default
 	InstanceStoreRAID bool
 	ReservedENIs      int32
+	Interfaces        Interfaces
 	RootVolumeUSD     float64 // price of the volumes of one node, USD per hour
 	Unusable          string  // why nothing may be launched with it, or empty
+}
+
+// Interfaces is the network interfaces that a node class asks for by itself; zero = one
+// ordinary interface.
+type Interfaces struct {
+	Cards              int64 // network cards that are needed
+	EFAOnly            int64 // interfaces for EFA alone
+	EFAOnlyDefaultCard int64 // of these, on the card that pods get their addresses from
 }
 
 // InstanceType is one kind of machine, as one node class would run it.

@@ -43,6 +43,15 @@ func NodeClass(in *awsv1.EC2NodeClass) *model.NodeClass {
 		c.EvictionMemory = config.EvictionHard["memory.available"]
 		c.EvictionStorage = config.EvictionHard["nodefs.available"]
 	}
+	for _, n := range in.Spec.NetworkInterfaces {
+		c.Interfaces.Cards = max(c.Interfaces.Cards, int64(n.NetworkCardIndex)+1)
+		if n.InterfaceType == efaOnly {
+			c.Interfaces.EFAOnly++
+			if n.NetworkCardIndex == 0 {
+				c.Interfaces.EFAOnlyDefaultCard++
+			}
+		}
+	}
 	for _, s := range in.Status.Subnets {
 		if !slices.Contains(c.Zones, s.Zone) {
 			c.Zones = append(c.Zones, s.Zone)
@@ -59,6 +68,9 @@ func NodeClass(in *awsv1.EC2NodeClass) *model.NodeClass {
 	}
 	return c
 }
+
+// efaOnly is the type of an interface that carries no addresses.
+const efaOnly = "efa-only"
 
 func reserved(field string, in map[string]string, unusable func(string, ...any)) map[string]int64 {
 	var out map[string]int64

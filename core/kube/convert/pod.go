@@ -187,6 +187,14 @@ func (s *Shape) nodeTerms(spec *corev1.PodSpec, daemon bool) {
 		}
 		base.add(r)
 	}
+	// A kubelet of another system refuses the pod, whatever kube-scheduler thinks.
+	if spec.OS != nil && spec.OS.Name != "" {
+		if r, problem := requirement(model.LabelOS, "In", []string{string(spec.OS.Name)}); problem == "" {
+			base.add(r)
+		} else {
+			s.Invalid = "spec.os.name: " + problem
+		}
+	}
 	var terms []corev1.NodeSelectorTerm
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		terms = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

@@ -117,6 +117,9 @@ func TestPodNodeTerms(t *testing.T) {
 			pod:   `spec: {containers: [{name: a}], nodeSelector: {beta.kubernetes.io/arch: arm64, failure-domain.beta.kubernetes.io/zone: z}}`,
 			terms: "kubernetes.io/arch In [arm64], topology.kubernetes.io/zone In [z]",
 		},
+		"the system of a pod is asked of its node": {pod: `spec: {containers: [{name: a}], os: {name: windows}}`, terms: "kubernetes.io/os In [windows]"},
+		"and is the same as a selector":            {pod: `spec: {containers: [{name: a}], os: {name: linux}, nodeSelector: {kubernetes.io/os: linux}}`, terms: "kubernetes.io/os In [linux]"},
+		"or another, which nothing satisfies":      {pod: `spec: {containers: [{name: a}], os: {name: linux}, nodeSelector: {kubernetes.io/os: windows}}`, unsupported: `label "kubernetes.io/os" contradict`},
 		"terms are OR, the node selector is in each": {
 			pod: affinity(`[{matchExpressions: [{key: site, operator: In, values: [edge]}]}, {matchExpressions: [{key: karpenter.sh/nodepool, operator: In, values: [general]}]}]`) +
 				"\n  nodeSelector: {disk: ssd}",

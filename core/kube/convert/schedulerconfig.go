@@ -56,6 +56,12 @@ func ReadSchedulerConfig(data []byte) (*SchedulerConfig, error) {
 	return c, nil
 }
 
+// IsSchedulerConfig says whether a setting is the configuration itself rather than the
+// name of a file that holds it.
+func IsSchedulerConfig(setting string) bool {
+	return strings.ContainsAny(setting, "\n{")
+}
+
 func checkDefault(at string, c *corev1.TopologySpreadConstraint) error {
 	modes := []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}
 	policies := []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore}
