@@ -117,12 +117,24 @@ func (d *dual) maximise() (float64, weights) {
 
 // Bound is a price, USD per hour in real money, that no legal plan for the pods on
 // new nodes alone can go below. Pods that no new node can hold count nothing.
-func Bound(w *model.World, pods []*model.Pod) float64 {
-	pr := compile(w, nil, pods, false)
+func Bound(w *model.World, pods []*model.Pod) float64 { return bound(w, nil, pods) }
+
+// bound leaves out what strategies forbid.
+func bound(w *model.World, prices *model.Prices, pods []*model.Pod) float64 {
+	pr := compileLoosely(w, prices, pods)
 	left := make([]int64, len(pr.groups))
 	for i, g := range pr.groups {
 		left[i] = int64(g.units())
 	}
 	b, _ := newDual(pr.groups, left, pr.options(pr.pools, pr.groups), true).maximise()
 	return b
+}
+
+// proven is the bound for so many units of each group at the weights that were found
+// when the plan was made. Every machine counts that a plan may name, also one that
+// the packing would not take.
+func (pr *problem) proven(placed []int64, y weights) float64 {
+	pr.loose = true
+	defer func() { pr.loose = false }()
+	return newDual(pr.groups, placed, pr.options(pr.pools, waiting(pr.groups, placed)), true).total(y)
 }

@@ -483,7 +483,6 @@ func (pr *problem) compilePools() {
 			s.elig[p.index] = pr.eligible(s, p)
 		}
 	}
-	pr.linuxFirst()
 }
 
 func poolReason(p *model.Pool) *model.Reason {

@@ -49,13 +49,10 @@ func (pr *problem) rightsOf(p *pool, groups []*group) rights {
 			plain[i] = b.clone()
 			plain[i].andNot(p.class.exotic)
 			r.bySpec[i] = newBits(len(p.class.offerings))
-			if len(p.minKeys) > 0 {
+			if len(p.minKeys) > 0 || pr.loose {
 				plain[i] = b // flexibility was asked for: nothing is left out
 			}
 			r.bySpec[i].or(plain[i])
-		}
-		if r.bySpec[i].has(0) && len(p.minKeys) > 0 {
-			continue
 		}
 		if !p.fitsSome(plain[i], g) {
 			all := e.bits.clone()
@@ -87,7 +84,11 @@ func (pr *problem) options(pools []*pool, groups []*group) []*option {
 		if p.why != nil {
 			continue
 		}
-		all = append(all, p.chained(pr.poolOptions(p, pr.rightsOf(p, groups)))...)
+		list := pr.poolOptions(p, pr.rightsOf(p, groups))
+		if !pr.loose {
+			list = p.chained(list)
+		}
+		all = append(all, list...)
 	}
 	return prune(all)
 }
@@ -105,7 +106,10 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 		b.each(func(i int) { sigs[i*words+s>>6] |= 1 << (s & 63) })
 	}
 	best := map[string]*option{}
-	var order []string
+	var order, capped []string
+	if p.limits != nil {
+		capped = sortedKeys(p.limits.left)
+	}
 	var key []byte
 	any.each(func(i int) {
 		o := p.class.offerings[i]
@@ -129,7 +133,7 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 			key = append(key, o.Key()...)
 		}
 		if p.limits != nil {
-			for name := range p.limits.left {
+			for _, name := range capped {
 				key = appendInt(key, o.Type.Capacity.Get(name))
 			}
 		}
@@ -151,7 +155,7 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 		}
 	})
 	out := make([]*option, 0, len(order))
-	if len(p.minKeys) == 0 {
+	if len(p.minKeys) == 0 || pr.loose {
 		for _, k := range order {
 			out = append(out, best[k])
 		}

@@ -18,13 +18,27 @@ type Result struct {
 	Notes      []string     // what else is to be said of preferences
 	Bound      float64      // USD per hour that no legal plan for the pods on New can go below, real money
 	Shortfalls []model.Shortfall
+
+	// tied says that the plan was made with more than the rules ask for, such as a zone
+	// that was chosen for the sake of a spread: Bound is then not proven by it.
+	tied bool
 }
 
 // Place finds a place for every waiting pod of the world that can have one: on
 // existing nodes first, then on new ones of the pools in the order of their weight.
 // Pools of equal weight compete by price. Where room or limits do not suffice for all,
 // pods of higher priority come first. prices may be nil: the market's hold.
-func Place(w *model.World, prices *model.Prices) *Result { return underPolicy(w, prices) }
+func Place(w *model.World, prices *model.Prices) *Result {
+	r := underPolicy(w, prices)
+	if r.tied && len(r.New) > 0 {
+		var pods []*model.Pod
+		for _, n := range r.New {
+			pods = append(pods, n.Pods...)
+		}
+		r.Bound = bound(w, prices, pods)
+	}
+	return r
+}
 
 // placeAll finds places for some of the waiting pods; ranked = higher priorities are
 // served first, whatever that costs.
@@ -92,7 +106,7 @@ func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.
 		for i := range left {
 			placed[i] = before[i] - left[i]
 		}
-		res.Bound = newDual(pr.groups, placed, all, true).total(y)
+		res.Bound, res.tied = pr.proven(placed, y), pr.around != nil
 		pr.shortfalls(res)
 	}
 	for i, g := range pr.groups {

@@ -585,36 +585,9 @@ func (r *relaxer) finished(res *Result) *Result {
 	if len(replayPlan(r.w, res.Placements, res.New)) > 0 {
 		return r.given(r.hard(), "preferences are not looked at in this plan: the one that keeps them could not be carried out in the order in which kube-scheduler binds pods")
 	}
-	if len(res.New) > 0 && res.Bound > 0 {
-		res.Bound = r.bound(res) // preferences are no part of what is proven
-	}
+	res.tied = true // preferences are no part of what is proven
 	res.Relaxed = r.relaxations(res, false)
 	return res
-}
-
-// bound is a lower bound for the pods on new nodes, by what each requires of its node.
-func (r *relaxer) bound(res *Result) float64 {
-	var pods []*model.Pod
-	kept := false
-	for _, n := range res.New {
-		for _, p := range n.Pods {
-			if x := r.of[r.index[p]]; r.level[r.index[p]] < len(x.steps) {
-				kept = true
-			}
-			if p.Topology != nil {
-				alone := *p
-				alone.Topology = &model.Topology{VolumeTerms: p.Topology.VolumeTerms}
-				p = &alone
-			}
-			pods = append(pods, p)
-		}
-	}
-	if !kept {
-		return res.Bound
-	}
-	w := *r.w
-	w.Nodes = nil
-	return Bound(&w, pods)
 }
 
 // given is the plan without preferences, which says so.
