@@ -44,7 +44,7 @@ var fieldDocs = map[string]string{
 	"bindings.consolidation":               "strategy that gives machines back, unless a NodePool has the annotation `weir.dev/consolidation`",
 	"batch.idle":                           "plan when no new pod came for so long",
 	"batch.max":                            "plan at the latest after so long",
-	"preferencePolicy":                     "`Respect` or `Ignore` soft constraints of pods; accepted, but this version leaves them to kube-scheduler under both",
+	"preferencePolicy":                     "`Respect`: preferred affinities and `ScheduleAnyway` spreads count as required until they would cost a pod its place; `Ignore`: they count for nothing",
 	"minValuesPolicy":                      "`Strict` or `BestEffort`",
 	"schedulerConfig":                      "how kube-scheduler was configured: a file, or the YAML or JSON itself, with `podTopologySpread.defaultConstraints`, which hold for pods without any; unknown fields are errors",
 	"featureGates.nodeRepair":              "replace nodes that stay unhealthy",
