@@ -72,7 +72,7 @@ func (r *Responder) steps(ctx context.Context, t *target) (end drained, err erro
 	node := t.found.Node
 	now := r.cfg.Clock.Now()
 	s := &drain.State{Interruption: deadlineOf(t.notice, now)}
-	if t.again {
+	if t.again && t.notice.Time.Before(now) { // a sender's clock may be ahead of ours
 		s.Started = t.notice.Time // begun by an earlier invocation: it has settled
 	}
 	if c := node.Claim; c.TerminationGP != nil {

@@ -146,6 +146,26 @@ func TestSameEventAgainDoesNothingAgain(t *testing.T) {
 	})
 }
 
+// A sender's clock that is ahead of ours makes a drain begin now, not in the future.
+func TestEventAgainFromAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(spotNode("n1", i1, "a"))
+		r := responder(t, f, living(t))
+		now := time.Now().UTC()
+		e := []byte(strings.Replace(spot("e1", i1, "terminate"), now.Format(time.RFC3339), now.Add(8*time.Minute).Format(time.RFC3339), 1))
+		for range 2 {
+			start := time.Now()
+			if got := handle(t, r, e); len(got) != 1 || !got[0].Done {
+				t.Errorf("outcome %+v", got)
+			}
+			if d := time.Since(start); d > time.Minute {
+				t.Errorf("an empty node was waited for for %v", d)
+			}
+		}
+	})
+}
+
 func TestSameEventTwiceInABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
