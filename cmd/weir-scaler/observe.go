@@ -23,6 +23,7 @@ type observer struct {
 	m        *metric.Metrics
 	log      *zap.Logger
 	frozen   string
+	away     bool             // the ledger, as last told
 	counts   execute.Counters // as last exported
 	answered map[string]int64 // notices, as last exported
 	decided  time.Time        // instant of the last world that was planned for
@@ -312,7 +313,7 @@ func (o *observer) gauges(c *control.Controller, now time.Time) {
 	o.m.SetWorld(c.Mirror().World(now))
 	o.m.ClusterSynced.WithLabelValues().Set(flag(c.Mirror().Synced()))
 	o.m.QueueDepth.WithLabelValues("provisioner", "").Set(float64(c.Stats.Waiting))
-	o.m.LedgerUp.WithLabelValues().Set(flag(!c.Executor().LedgerDown))
+	o.ledger(c.Executor())
 	o.m.GarbageBrake.WithLabelValues().Set(flag(c.Executor().GCStopped != ""))
 	if o.frozen != c.Stats.Frozen {
 		o.m.Frozen.Reset()
@@ -340,7 +341,25 @@ func (o *observer) gauges(c *control.Controller, now time.Time) {
 		o.answered[key] = n
 	}
 	o.budgets(c.Mirror().World(now), now)
-	o.counts = execute.Counters{Collected: n.Collected, Adopted: n.Adopted}
+	o.counts = execute.Counters{Collected: n.Collected, Adopted: n.Adopted, Forgotten: n.Forgotten}
+}
+
+// ledger tells when the ledger goes and when it has everything again.
+func (o *observer) ledger(x *execute.Executor) {
+	queued := x.QueuedWrites()
+	o.m.LedgerUp.WithLabelValues().Set(flag(!x.LedgerDown))
+	o.m.LedgerQueued.WithLabelValues().Set(float64(queued))
+	if d := x.Counters.Forgotten - o.counts.Forgotten; d > 0 {
+		o.m.LedgerForgotten.WithLabelValues().Add(float64(d))
+	}
+	switch {
+	case x.LedgerDown && !o.away:
+		o.away = true
+		o.log.Error("the ledger is away: scaling goes on from objects and tags, writes wait", zap.Int("queued", queued))
+	case o.away && !x.LedgerDown && queued == 0:
+		o.away = false
+		o.log.Info("the ledger is back and has everything that waited")
+	}
 }
 
 // budgets tells what the pools' budgets allow, before what is disrupted already.

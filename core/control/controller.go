@@ -216,6 +216,14 @@ func (c *Controller) result(r execute.Result) {
 		if r.Err == nil {
 			c.readNotices(r.Value.(execute.Noticed))
 		}
+	case execute.RecordNotice:
+		if n := c.notices.open[d.Notice.InstanceID+"/"+string(d.Notice.Kind)]; n != nil && r.Err == nil && sameNotice(n.Notice, d.Notice) {
+			n.recorded = true
+		}
+	case execute.AdvanceNotice:
+		if n := c.notices.open[d.Instance+"/"+string(d.NoticeKind)]; n != nil && r.Err == nil && n.untold != nil && n.untold.Action == d.Action {
+			n.untold = nil
+		}
 	case execute.PatchPool:
 		if r.Err != nil {
 			delete(c.pools, d.Status.Name)

@@ -24,8 +24,10 @@ type notices struct {
 type notice struct {
 	model.Notice
 	seen     time.Time
-	recorded bool // the ledger has it
-	marked   bool // its offering is marked short
+	ours     bool                   // its instance has a claim, or had one
+	recorded bool                   // the ledger has it
+	untold   *execute.AdvanceNotice // what the ledger does not know yet
+	marked   bool                   // its offering is marked short
 	done     bool
 	cordoned time.Time
 	action   interrupt.Action
@@ -100,6 +102,9 @@ func (c *Controller) stepNotices() {
 		if !n.done {
 			c.stepNotice(n)
 		}
+		if n.done {
+			c.write(n)
+		}
 	}
 }
 
@@ -126,13 +131,22 @@ func (ns *notices) pressing() bool {
 	return false
 }
 
+// write has the ledger know a notice of ours, which must survive this process, and then
+// what was done about it. The results say whether it does; until then it is tried again.
+func (c *Controller) write(n *notice) {
+	key := "notice/" + n.InstanceID + "/" + string(n.Kind)
+	switch {
+	case n.ours && !n.recorded:
+		c.x.Do(key, execute.RecordNotice{Cluster: c.cfg.Cluster, Notice: n.Notice}, c.now)
+	case n.untold != nil:
+		c.x.Do(key+"/done", *n.untold, c.now)
+	}
+}
+
 func (c *Controller) stepNotice(n *notice) {
 	claim := c.m.ClaimByInstance(n.InstanceID)
-	if !n.recorded && claim != nil {
-		// A notice that this process polled itself must survive it.
-		n.recorded = true
-		c.x.Do("notice/"+n.InstanceID+"/"+string(n.Kind), execute.RecordNotice{Cluster: c.cfg.Cluster, Notice: n.Notice}, c.now)
-	}
+	n.ours = n.ours || claim != nil
+	c.write(n)
 	if claim == nil {
 		if c.now.Sub(n.seen) >= unknownFor {
 			n.done = true // not ours, or gone since
@@ -189,8 +203,7 @@ func (c *Controller) finish(n *notice, claim *model.Claim) {
 		c.x.Event(model.Event{Object: model.ObjectRef{Kind: "Node", Name: node.Name, UID: node.UID}, Warning: true, Reason: reasonOf(n.Kind), Message: message}, c.now)
 	}
 	c.Stats.Notices[string(n.Kind)+"/"+string(n.action)]++
-	c.x.Do("notice/"+n.InstanceID+"/"+string(n.Kind)+"/done", execute.AdvanceNotice{Cluster: c.cfg.Cluster, Instance: n.InstanceID,
-		NoticeKind: n.Kind, State: ledger.NoticeDone, Action: string(n.action)}, c.now)
+	n.untold = &execute.AdvanceNotice{Cluster: c.cfg.Cluster, Instance: n.InstanceID, NoticeKind: n.Kind, State: ledger.NoticeDone, Action: string(n.action)}
 }
 
 func deadlineText(t *time.Time) string {
@@ -306,4 +319,12 @@ func (c *Controller) replaceThenDrain(n *notice, claim *model.Claim) {
 		return
 	}
 	c.finish(n, claim)
+}
+
+// sameNotice says whether a record of one is a record of the other.
+func sameNotice(a, b model.Notice) bool {
+	if (a.Deadline == nil) != (b.Deadline == nil) || a.Deadline != nil && !a.Deadline.Equal(*b.Deadline) {
+		return false
+	}
+	return a.EventID == b.EventID && a.State == b.State
 }

@@ -90,7 +90,11 @@ func counters(v resource.Vector, nodes int64) map[string]string {
 	return out
 }
 
-// poolConditions are the conditions of v1; a pool that the converter found invalid
+// ConditionLedger says on each pool whether the ledger can be reached. It is for people
+// to see and has no part in Ready.
+const ConditionLedger = "weir.dev/LedgerAvailable"
+
+// poolConditions are the conditions of v1, and one of ours; a pool that the converter found invalid
 // carries the reason in Unusable.
 func (c *Controller) poolConditions(p *model.Pool, w *model.World, old map[string]model.Condition) []model.Condition {
 	valid := model.Condition{Type: "ValidationSucceeded", Status: "True", Reason: "ValidationSucceeded"}
@@ -121,7 +125,12 @@ func (c *Controller) poolConditions(p *model.Pool, w *model.World, old map[strin
 	case known:
 		health.Status, health.Reason, health.Message = "False", "RegistrationFailed", "machines of this pool were bought or asked for and did not join in time"
 	}
-	out := []model.Condition{valid, class, health, ready}
+	memory := model.Condition{Type: ConditionLedger, Status: "True", Reason: "LedgerAvailable"}
+	if c.x.LedgerDown {
+		memory.Status, memory.Reason = "False", "LedgerUnavailable"
+		memory.Message = "the ledger cannot be reached: launches go one by one, and what is to be remembered waits in memory"
+	}
+	out := []model.Condition{valid, class, health, memory, ready}
 	for i := range out {
 		out[i].Since = c.now
 		if was, ok := old[out[i].Type]; ok && was.Status == out[i].Status {

@@ -134,6 +134,8 @@ type Shortage struct {
 	Message      string
 	Interruption bool // reported by a spot interruption, not by a launch
 	Bought       bool // the opposite: it was bought, so that it is not short any more
+
+	At time.Time // when it was seen; zero = now
 }
 
 // Noticed is the value of ReadNotices.

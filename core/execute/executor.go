@@ -3,7 +3,6 @@ package execute
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -92,6 +91,7 @@ type Executor struct {
 	queue      map[ledger.Key]ledger.Item // writes that the ledger has not taken yet
 	queued     []ledger.Key               // in order
 	sent       map[ledger.Key]ledger.Item // of the write in flight
+	untold     []Shortage                 // that the ledger has not taken yet
 	LedgerDown bool                       // the last call found the ledger away
 
 	sweptAt   time.Time
@@ -109,6 +109,7 @@ type Executor struct {
 type Counters struct {
 	Created, Terminated, Collected, Adopted int64
 	GivenUp                                 int64            // claims that got no instance
+	Forgotten                               int64            // lines of the diary that the ledger was away for too long for
 	Evicted, Disrupted                      map[string]int64 // by outcome, by reason
 	Failed                                  map[string]int64 // effects by kind and outcome
 }
@@ -143,7 +144,7 @@ func (x *Executor) Reset(epoch int64) {
 	x.tracks, x.commands = map[string]*track{}, nil
 	x.outcomes = map[string][]bool{}
 	x.describe, x.wasShort = map[string]string{}, map[string]bool{}
-	x.queue, x.queued, x.sent = map[ledger.Key]ledger.Item{}, nil, nil
+	x.queue, x.queued, x.sent, x.untold = map[ledger.Key]ledger.Item{}, nil, nil, nil
 	x.sweptAt, x.sweepNow, x.youngAt, x.ended, x.GCStopped = time.Time{}, false, time.Time{}, nil, ""
 	x.Counters = Counters{Evicted: map[string]int64{}, Disrupted: map[string]int64{}, Failed: map[string]int64{}}
 	for _, name := range x.m.Claims() {
@@ -175,6 +176,7 @@ func (x *Executor) Step(now time.Time) []Effect {
 	x.stepClaims()
 	x.stepDescribe()
 	x.stepSweep()
+	x.tellShortages()
 	x.flush()
 	return x.take()
 }
@@ -234,6 +236,9 @@ func (x *Executor) Done(r Result, now time.Time) {
 		x.Counters.Failed[r.Effect.Kind()+"/"+r.Outcome()]++
 		n := x.retry[r.Effect.Key].n
 		wait := min(FirstRetry<<min(n, 6), LastRetry)
+		if r.Effect.Key == writeKey {
+			wait = min(wait, ledger.HeartbeatEvery) // the sign of life is among what waits
+		}
 		x.retry[r.Effect.Key] = retry{n: n + 1, at: now.Add(wait)}
 		x.wake(now.Add(wait))
 	} else {
@@ -261,7 +266,7 @@ func benign(r Result) bool {
 
 func (x *Executor) ledgerSeen(r Result) {
 	switch r.Effect.Do.(type) {
-	case OpenLaunch, CloseLaunch, Write, AddShortages:
+	case OpenLaunch, CloseLaunch, Write, AddShortages, ReadNotices, RecordNotice, AdvanceNotice:
 		if r.Err == nil {
 			x.LedgerDown = false
 		} else if errors.Is(r.Err, ledger.ErrUnavailable) {
@@ -337,14 +342,23 @@ func token(id string, attempt int) string { return "weir-" + hash(id, fmt.Sprint
 
 // remember queues a record; a later one of the same key replaces it.
 func (x *Executor) remember(k ledger.Key, v any, m ledger.Meta) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("record %v: %v", k, err)) // our own types always marshal
+	x.rememberItem(encode(k, v, m))
+	if len(x.queue) > maxQueued {
+		x.forgetDiary()
 	}
-	if _, waiting := x.queue[k]; !waiting {
-		x.queued = append(x.queued, k)
+}
+
+// forgetDiary drops the oldest line of the diary that waits: a ledger that is away for
+// days may not fill the memory, and what is known of machines must not be dropped.
+func (x *Executor) forgetDiary() {
+	for i, k := range x.queued {
+		if strings.HasPrefix(k.Partition, x.cfg.Cluster+"/decision/") {
+			delete(x.queue, k)
+			x.queued = slices.Delete(x.queued, i, i+1)
+			x.Counters.Forgotten++
+			return
+		}
 	}
-	x.queue[k] = ledger.Item{Key: k, Expires: m.Expires, Instance: m.Instance, Data: data}
 }
 
 // remembered says whether nothing of the key waits to be written, or the ledger is
@@ -361,7 +375,11 @@ func (x *Executor) Remember(k ledger.Key, v any, m ledger.Meta) { x.remember(k, 
 // QueuedWrites is how many records wait for the ledger.
 func (x *Executor) QueuedWrites() int { return len(x.queue) + len(x.sent) }
 
-const maxBatch = 50
+const (
+	maxBatch  = 50
+	maxQueued = 5000 // from then on the diary gives way
+	writeKey  = "ledger/write"
+)
 
 func (x *Executor) flush() {
 	if len(x.queued) == 0 || x.sent != nil {
@@ -372,7 +390,7 @@ func (x *Executor) flush() {
 	for _, k := range x.queued[:n] {
 		items = append(items, x.queue[k])
 	}
-	if !x.do("ledger/write", Write{Items: items}) {
+	if !x.do(writeKey, Write{Items: items}) {
 		return
 	}
 	x.sent = make(map[ledger.Key]ledger.Item, n)

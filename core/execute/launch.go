@@ -608,7 +608,9 @@ func (x *Executor) short(l *launch, offers []cloud.Offer, message string) {
 // Short remembers shortages, at once in the mirror and for all clusters in the ledger.
 func (x *Executor) Short(list []Shortage, now time.Time) {
 	x.now = now
-	for _, s := range list {
+	for i := range list {
+		s := &list[i]
+		s.At = now
 		if s.Bought {
 			delete(x.wasShort, s.Offering)
 			x.m.OpenOffering(s.Offering)
@@ -630,9 +632,36 @@ func (x *Executor) shortagesAdded(d AddShortages, r Result) {
 			x.m.CloseOffering(key, h.LastShortage, h.ClosedUntil, h.Message)
 		}
 	}
-	if r.Err != nil {
-		// What this process knows holds all the same; other clusters hear of the next shortage.
+	if r.Err == nil || errors.Is(r.Err, ledger.ErrInvalid) {
+		return
+	}
+	// What this process knows holds all the same; other clusters hear of it when the
+	// ledger is back.
+	for _, s := range d.Shortages {
+		if _, counted := health[s.Offering]; !counted {
+			x.untold = append(x.untold, s)
+		}
+	}
+	if n := len(x.untold) - maxUntold; n > 0 {
+		x.untold = x.untold[n:]
+	}
+	if r.Effect.Key != untoldKey {
 		delete(x.retry, r.Effect.Key)
+	}
+}
+
+const (
+	untoldKey = "shortages/untold"
+	maxUntold = 1000 // the latest: older ones have ended
+)
+
+// tellShortages tries again what the ledger did not take, in the order in which it was seen.
+func (x *Executor) tellShortages() {
+	if len(x.untold) == 0 {
+		return
+	}
+	if x.do(untoldKey, AddShortages{Account: x.cfg.Account, Region: x.cfg.Region, Shortages: x.untold}) {
+		x.untold = nil
 	}
 }
 

@@ -293,15 +293,19 @@ func write(ctx context.Context, p Ports, d Write) error {
 func addShortages(ctx context.Context, p Ports, d AddShortages) (map[string]ledger.OfferingHealth, error) {
 	out := map[string]ledger.OfferingHealth{}
 	for _, s := range d.Shortages {
+		at := s.At
+		if at.IsZero() {
+			at = p.Now()
+		}
 		var h ledger.OfferingHealth
 		var err error
 		switch {
 		case s.Bought:
-			h, err = ledger.ClearShortage(ctx, p.Ledger, d.Account, d.Region, s.Offering, p.Now())
+			h, err = ledger.ClearShortage(ctx, p.Ledger, d.Account, d.Region, s.Offering, at)
 		case s.Interruption:
-			h, err = ledger.AddInterruption(ctx, p.Ledger, d.Account, d.Region, s.Offering, p.Now())
+			h, err = ledger.AddInterruption(ctx, p.Ledger, d.Account, d.Region, s.Offering, at)
 		default:
-			h, err = ledger.AddShortage(ctx, p.Ledger, d.Account, d.Region, s.Offering, s.Message, p.Now())
+			h, err = ledger.AddShortage(ctx, p.Ledger, d.Account, d.Region, s.Offering, s.Message, at)
 		}
 		if err != nil {
 			return out, err

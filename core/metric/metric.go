@@ -93,6 +93,8 @@ type Metrics struct {
 	LedgerCalls       *prometheus.CounterVec
 	LedgerDuration    *prometheus.HistogramVec
 	LedgerUp          *prometheus.GaugeVec
+	LedgerQueued      *prometheus.GaugeVec
+	LedgerForgotten   *prometheus.CounterVec
 	GarbageBrake      *prometheus.GaugeVec
 	GarbageCollected  *prometheus.CounterVec
 	Notices           *prometheus.CounterVec
@@ -175,6 +177,8 @@ func (m *Metrics) own(b *builder) {
 	m.LedgerCalls = b.counter("weir_ledger_calls_total", "Calls of the ledger, by outcome (ok, conflict, error).", "operation", "outcome")
 	m.LedgerDuration = b.histogram("weir_ledger_call_duration_seconds", "Time of one call of the ledger.", nil, "operation")
 	m.LedgerUp = b.gauge("weir_ledger_up", "0 while the ledger cannot be reached and writes are queued.")
+	m.LedgerQueued = b.gauge("weir_ledger_queued_writes", "Records that wait to be written to the ledger.")
+	m.LedgerForgotten = b.counter("weir_ledger_forgotten_decisions_total", "Lines of the diary that were dropped because the ledger was away for too long.")
 	m.GarbageBrake = b.gauge("weir_garbage_collection_stopped", "1 when garbage collection stopped by itself and waits for a person.")
 	m.GarbageCollected = b.counter("weir_garbage_collected_total", "Instances without a claim, by what was done (adopted, ended).", "outcome")
 	m.Notices = b.counter("weir_interruption_notices_total", "Interruption notices for our nodes, by kind and action; repetitions left out.", "kind", "action")
