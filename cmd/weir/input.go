@@ -28,11 +28,13 @@ type inputs struct {
 	config    string
 	scheduler string
 	prefixes  bool
+	policy    string
 }
 
 func (i *inputs) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVarP(&i.files, "filename", "f", nil, "file, folder or - (standard input) with manifests, YAML or JSON; may be repeated")
+	f.StringVar(&i.policy, "preference-policy", "", "Respect or Ignore what pods prefer; what the configuration says if left out")
 	i.registerMarket(cmd)
 }
 
@@ -109,6 +111,9 @@ func (i *inputs) configuration() (*config.Loaded, error) {
 				in.Env[s.Env] = v
 			}
 		}
+	}
+	if i.policy != "" {
+		in.Flags = map[string]string{"preference-policy": i.policy}
 	}
 	if i.config != "" {
 		data, err := readFile(i.config)
