@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -65,19 +66,33 @@ func newCluster(o *upOptions) (*cluster, error) {
 	)
 }
 
+// Ports are chosen below those that kernels give to outgoing connections and to
+// whoever asks for any: nobody is given one by chance between its choice and its use,
+// which for a component that is started again is any time.
+const (
+	lowestPort  = 10000
+	highestPort = 29999
+)
+
 // freePorts returns n different ports that nobody listens on. All are held until
-// the last is found; between then and their use another process may take one,
-// which the component that wants it reports.
+// the last is found. Another process may still take one on purpose, which the
+// component that wants it reports.
 func freePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	var last error
+	for range 1000 {
+		if len(ports) == n {
+			return ports, nil
+		}
+		port := lowestPort + rand.IntN(highestPort-lowestPort+1)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
+			last = err
+			continue
 		}
 		defer l.Close() // never accepted on: nothing to lose
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
 	}
-	return ports, nil
+	return nil, fmt.Errorf("find %d free ports: %w", n, last)
 }
 
 func (c *cluster) path(name string) string       { return filepath.Join(c.dir, name) }

@@ -16,7 +16,7 @@ import (
 )
 
 // etcdStartTimeout is how long etcd may take until it serves.
-const etcdStartTimeout = time.Minute
+const etcdStartTimeout = 10 * time.Minute
 
 // runEtcd runs one etcd member until a signal or until it fails.
 func runEtcd(args []string, stderr io.Writer) (err error) {

@@ -167,8 +167,8 @@ func TestFreePortsDiffer(t *testing.T) {
 	}
 	seen := map[int]bool{}
 	for _, p := range ports {
-		if p == 0 || seen[p] {
-			t.Errorf("port %d twice or zero in %v", p, ports)
+		if p < lowestPort || p > highestPort || seen[p] {
+			t.Errorf("port %d twice or out of range in %v", p, ports)
 		}
 		seen[p] = true
 	}

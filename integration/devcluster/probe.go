@@ -15,7 +15,7 @@ import (
 )
 
 // probeTimeout bounds one look, so that one that hangs is not the last.
-const probeTimeout = 2 * time.Second
+const probeTimeout = 10 * time.Second
 
 // prober makes the probes that tell when the cluster is ready.
 type prober struct {

@@ -33,7 +33,7 @@ func parseUp(args []string, stderr io.Writer) (*upOptions, error) {
 	fs.SetOutput(io.Discard) // the caller prints the error
 	fs.StringVar(&o.dir, "dir", ".devcluster", "state directory: certificates, kubeconfigs, logs, etcd data")
 	fs.IntVar(&o.port, "port", 0, "port of the API server on 127.0.0.1 (0: a free one)")
-	fs.DurationVar(&o.timeout, "timeout", 3*time.Minute, "give up when the cluster is not ready after this time")
+	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "give up when the cluster is not ready after this time")
 	fs.DurationVar(&o.nodeMonitorGrace, "node-monitor-grace-period", 30*time.Second,
 		"a node whose lease is older than this turns NotReady")
 	fs.BoolVar(&o.withParent, "with-parent", false, "stop when the parent process ends or stdin, if it is a pipe, is closed")
@@ -128,6 +128,11 @@ func startAll(ctx context.Context, s *supervisor, c *cluster) error {
 		return err
 	}
 	if err := s.start(etcdName, c.etcdArgs()); err != nil {
+		return err
+	}
+	// The API server ends by itself when its store is not there within 20 s, which on a
+	// busy machine it may not be.
+	if err := s.wait(ctx, etcdName, p.httpOK(c.etcdURL()+"/health")); err != nil {
 		return err
 	}
 	if err := s.start(apiserverName, c.apiserverArgs()); err != nil {

@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-const waitLimit = 2 * time.Minute
+const waitLimit = 5 * time.Minute
 
 // running is a "devcluster up" of this test binary.
 type running struct {

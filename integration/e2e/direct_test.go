@@ -247,7 +247,7 @@ func TestDirectEvents(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	harness.Eventually(t, "events", lambdaLimit, func(ctx context.Context) error {
+	harness.Eventually(t, "events", patience, func(ctx context.Context) error {
 		list, err := f.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 		if err != nil {
 			return err

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	v1 "github.com/weir-project/weir/core/api/v1"
@@ -110,7 +113,7 @@ func follow(t *testing.T, c *harness.ControlPlane) (*heard, *kube.Watcher) {
 		stop()
 		<-done
 	})
-	harness.Eventually(t, "the watcher has synced", 30*time.Second, func(context.Context) error {
+	harness.Eventually(t, "the watcher has synced", patience, func(context.Context) error {
 		if !h.complete() {
 			return errors.New("not synced")
 		}
@@ -122,7 +125,7 @@ func follow(t *testing.T, c *harness.ControlPlane) (*heard, *kube.Watcher) {
 // until waits for a change of one kind that passes the check.
 func until[C cluster.Change](t *testing.T, h *heard, key string, check func(C) bool) {
 	t.Helper()
-	harness.Eventually(t, "change of "+key, 20*time.Second, func(context.Context) error {
+	harness.Eventually(t, "change of "+key, patience, func(context.Context) error {
 		got := h.get(key)
 		if c, ok := got.(C); ok && check(c) {
 			return nil
@@ -178,6 +181,13 @@ func TestWatcherTellsWhatHappens(t *testing.T) {
 	c.InstallCRDs(t, crds.FS)
 	ns := c.Namespace(t)
 	before, after := ns+"-1", ns+"-2" // objects that are there at the start, and later ones
+	t.Cleanup(func() {
+		for _, name := range []string{before, after} {
+			if err := c.Client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		}
+	})
 	c.Apply(t, ns, strings.ReplaceAll(watched, "NAME", before))
 	h, w := follow(t, c)
 	c.Apply(t, ns, strings.ReplaceAll(watched, "NAME", after))
@@ -199,12 +209,8 @@ func TestWatcherTellsWhatHappens(t *testing.T) {
 		})
 	}
 	ctx := t.Context()
-	pod, err := c.Client.CoreV1().Pods(ns).Get(ctx, after, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod.Status.Phase = corev1.PodSucceeded
-	if _, err := c.Client.CoreV1().Pods(ns).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+	// A patch: the scheduler writes the status of a pod that waits at any time.
+	if _, err := c.Client.CoreV1().Pods(ns).Patch(ctx, after, types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	until(t, h, "pod "+ns+"/"+after, func(cluster.DeletePod) bool { return true })
@@ -212,14 +218,12 @@ func TestWatcherTellsWhatHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, h, "claim "+after, func(cluster.DeleteClaim) bool { return true })
-	if d := w.Behind(); d != 0 {
-		t.Errorf("behind by %s", d)
-	}
-	for _, name := range []string{before, after} {
-		if err := c.Client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
+	harness.Eventually(t, "the watches are up to date", patience, func(context.Context) error {
+		if d := w.Behind(); d != 0 {
+			return fmt.Errorf("behind by %s", d)
 		}
-	}
+		return nil
+	})
 }
 
 func TestWatcherOutlivesTheAPIServer(t *testing.T) {
@@ -229,21 +233,21 @@ func TestWatcherOutlivesTheAPIServer(t *testing.T) {
 	h, w := follow(t, c)
 	c.Signal(t, harness.APIServer, syscall.SIGKILL)
 	ns := ""
-	harness.Eventually(t, "the API server is back", time.Minute, func(ctx context.Context) error {
+	harness.Eventually(t, "the API server is back", patience, func(ctx context.Context) error {
 		o, err := c.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "after-"}}, metav1.CreateOptions{})
 		if err == nil {
 			ns = o.Name
 		}
 		return err
 	})
-	harness.Eventually(t, "pods can be created", time.Minute, func(ctx context.Context) error {
+	harness.Eventually(t, "pods can be created", patience, func(ctx context.Context) error {
 		_, err := c.Client.CoreV1().Pods(ns).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}}}, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
 		return err
 	})
-	harness.Eventually(t, "the watch goes on", 90*time.Second, func(context.Context) error {
+	harness.Eventually(t, "the watch goes on", patience, func(context.Context) error {
 		if _, ok := h.get("pod " + ns + "/p").(cluster.UpsertPod); !ok {
 			return errors.New("the new pod was not told")
 		}
@@ -311,7 +315,7 @@ func TestClaimsAreWritten(t *testing.T) {
 	errs := make([]error, 10)
 	for i := range errs {
 		wg.Go(func() {
-			for range 5 { // a writer that lost too many races tries again, as the executor does
+			for range 100 { // a writer that lost too many races tries again, as the executor does
 				errs[i] = k.PatchClaim(ctx, execute.ClaimPatch{
 					Name: name, UID: uid, Labels: map[string]string{fmt.Sprintf("l%d", i): "x"},
 					AddFinalizers: []string{fmt.Sprintf("weir.dev/f%d", i)},
@@ -398,7 +402,7 @@ func TestNodesAreWritten(t *testing.T) {
 	wants(t, "patch of another uid", k.PatchNode(ctx, execute.NodePatch{Name: name, UID: "other", Labels: map[string]string{"a": "b"}}), execute.ErrConflict)
 	wants(t, "delete", k.DeleteNode(ctx, name, string(o.UID)), nil)
 	wants(t, "finalizer away", k.PatchNode(ctx, execute.NodePatch{Name: name, UID: string(o.UID), RemoveFinalizers: []string{model.FinalizerTermination}}), nil)
-	c.WaitNodeGone(t, name, 10*time.Second)
+	c.WaitNodeGone(t, name, patience)
 	wants(t, "delete again", k.DeleteNode(ctx, name, string(o.UID)), nil)
 }
 
@@ -414,24 +418,47 @@ func running(t *testing.T, c *harness.ControlPlane, ns, name, node string, label
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Status.Phase = corev1.PodRunning
-	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if _, err := pods.UpdateStatus(ctx, o, metav1.UpdateOptions{}); err != nil {
+	status := `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`
+	if _, err := pods.Patch(ctx, name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	return &model.Pod{Namespace: ns, Name: name, UID: string(o.UID)}
 }
 
+// counted is clients that count their calls of paths with an end.
+func counted(t *testing.T, c *harness.ControlPlane, calls *atomic.Int32, end string) *kube.Clients {
+	t.Helper()
+	cfg := rest.CopyConfig(c.Config)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return tripper(func(r *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, end) {
+				calls.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	out, err := kube.Connect(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestEvictions(t *testing.T) {
 	t.Parallel()
 	c := harness.Cluster(t)
-	k, ctx := edge(t, c), t.Context()
+	var calls atomic.Int32
+	k, ctx := kube.NewClient(counted(t, c, &calls, "/eviction"), kube.ClientOptions{}), t.Context()
 	ns := c.Namespace(t)
 	if _, err := c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Client.CoreV1().Nodes().Delete(context.Background(), ns, metav1.DeleteOptions{}); err != nil {
+		if err := c.Client.CoreV1().Nodes().Delete(context.Background(), ns, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	})
@@ -454,7 +481,7 @@ kind: PodDisruptionBudget
 metadata: {name: also-two}
 spec: {maxUnavailable: 1, selector: {matchLabels: {app: two}}}
 `)
-	harness.Eventually(t, "the budgets are counted", 30*time.Second, func(ctx context.Context) error {
+	harness.Eventually(t, "the budgets are counted", patience, func(ctx context.Context) error {
 		for _, name := range []string{"one", "two", "also-two"} {
 			b, err := c.Client.PolicyV1().PodDisruptionBudgets(ns).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
@@ -466,10 +493,9 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: two}}}
 		}
 		return nil
 	})
-	start := time.Now()
 	wants(t, "held by a budget", k.Evict(ctx, held), execute.ErrBlocked)
-	if d := time.Since(start); d > 8*time.Second { // the server asks for 10 s before another try
-		t.Errorf("the answer took %s: the client tried again by itself", d)
+	if n := calls.Load(); n != 1 { // the server asks for another try in 10 s; whether there is one is for the drain to say
+		t.Errorf("%d calls, want 1: the client tried again by itself", n)
 	}
 	wants(t, "two budgets", k.Evict(ctx, twice), execute.ErrMultiplePDBs)
 	other := *free
@@ -543,7 +569,8 @@ func elect(t *testing.T, c *harness.ControlPlane, ns, identity string) *leader {
 	l := &leader{stop: stop, done: make(chan error, 1)}
 	go func() {
 		l.done <- kube.Elect(ctx, c.Client, kube.ElectOptions{
-			Namespace: ns, Identity: identity, LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 500 * time.Millisecond,
+			Namespace: ns, Identity: identity, // Long enough that no slow call ends a term that the test does not end.
+			LeaseDuration: 25 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 500 * time.Millisecond,
 			Passive: func(why string) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
@@ -570,7 +597,7 @@ func elect(t *testing.T, c *harness.ControlPlane, ns, identity string) *leader {
 
 func leads(t *testing.T, l *leader, want bool, why string) {
 	t.Helper()
-	harness.Eventually(t, fmt.Sprintf("leading is %t", want), 30*time.Second, func(context.Context) error {
+	harness.Eventually(t, fmt.Sprintf("leading is %t", want), patience, func(context.Context) error {
 		leading, _, said := l.state()
 		if leading != want || !strings.Contains(said, why) || want && said != "" {
 			return fmt.Errorf("leading %t, because %q", leading, said)
@@ -579,41 +606,49 @@ func leads(t *testing.T, l *leader, want bool, why string) {
 	})
 }
 
+// hour is longer than any test: a lease that good needs no renewal while it is held.
+const hour = int32(3600)
+
 func TestElectionHoldsBothLeases(t *testing.T) {
 	t.Parallel()
 	c := harness.Cluster(t)
 	ctx, ns := t.Context(), c.Namespace(t)
 	leases := c.Client.CoordinationV1().Leases(ns)
-	holder, seconds := "karpenter-7d4b9c_1", int32(3)
-	renew := func(ctx context.Context) error {
-		o, err := leases.Get(ctx, kube.KarpenterLeaseName, metav1.GetOptions{})
-		if err != nil {
+	holder := "karpenter-7d4b9c_1"
+	// hold writes Karpenter's lease as its holder would, good for so many seconds.
+	hold := func(seconds int32) {
+		t.Helper()
+		harness.Eventually(t, "Karpenter writes its lease", patience, func(ctx context.Context) error {
+			o, err := leases.Get(ctx, kube.KarpenterLeaseName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			now := metav1.NowMicro()
+			o.Spec.HolderIdentity, o.Spec.LeaseDurationSeconds, o.Spec.RenewTime = &holder, &seconds, &now
+			_, err = leases.Update(ctx, o, metav1.UpdateOptions{})
 			return err
-		}
-		now := metav1.NowMicro()
-		o.Spec.RenewTime = &now
-		_, err = leases.Update(ctx, o, metav1.UpdateOptions{})
-		return err
+		})
 	}
 	now := metav1.NowMicro()
 	if _, err := leases.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: kube.KarpenterLeaseName},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now, AcquireTime: &now},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: new(hour), RenewTime: &now, AcquireTime: &now},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
-	// A Karpenter that renews its lease keeps Weir passive.
+	// A Karpenter whose lease is good keeps Weir passive.
 	a := elect(t, c, ns, "a")
-	harness.Consistently(t, "Weir stays passive", 5*time.Second, func(ctx context.Context) error {
+	leads(t, a, false, "karpenter-leader-election is held by "+holder)
+	harness.Consistently(t, "Weir stays passive", 3*time.Second, func(context.Context) error {
 		if leading, _, _ := a.state(); leading {
 			return errors.New("it leads beside a living Karpenter")
 		}
-		return renew(ctx)
+		return nil
 	})
-	leads(t, a, false, "karpenter-leader-election is held by "+holder)
 
 	// Once its lease is stale, Weir takes it.
+	hold(1)
 	leads(t, a, true, "")
 	b := elect(t, c, ns, "b")
 	leads(t, b, false, "weir-scaler is held by a_")
@@ -635,19 +670,10 @@ func TestElectionHoldsBothLeases(t *testing.T) {
 	if o.Spec.HolderIdentity == nil || !strings.HasPrefix(*o.Spec.HolderIdentity, "b_") {
 		t.Fatalf("Karpenter's lease is held by %v", o.Spec.HolderIdentity)
 	}
-	harness.Eventually(t, "the lease is stolen", 10*time.Second, func(ctx context.Context) error {
-		o, err := leases.Get(ctx, kube.KarpenterLeaseName, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		now := metav1.NowMicro()
-		o.Spec.HolderIdentity, o.Spec.RenewTime = &holder, &now
-		_, err = leases.Update(ctx, o, metav1.UpdateOptions{})
-		return err
-	})
-	harness.Eventually(t, "the term ends", 20*time.Second, func(ctx context.Context) error {
+	hold(hour)
+	harness.Eventually(t, "the term ends", patience, func(context.Context) error {
 		if leading, _, _ := b.state(); leading {
-			return errors.Join(errors.New("it still leads"), renew(ctx))
+			return errors.New("it still leads")
 		}
 		return nil
 	})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/weir-project/weir/core/api/v1"
@@ -77,9 +78,16 @@ func begin(t *testing.T, heard func(string), path string, args ...string) {
 	said, read := &lines{}, make(chan struct{})
 	go func() {
 		defer close(read)
-		for s := bufio.NewScanner(out); s.Scan(); {
-			said.add(s.Text())
-			heard(s.Text())
+		// Lines of any length: who stops reading stops the process.
+		for r := bufio.NewReader(out); ; {
+			line, err := r.ReadString('\n')
+			if line != "" {
+				said.add(strings.TrimSuffix(line, "\n"))
+				heard(strings.TrimSuffix(line, "\n"))
+			}
+			if err != nil {
+				return // the pipe is closed once the process has ended
+			}
 		}
 	}()
 	t.Cleanup(func() {
@@ -106,11 +114,11 @@ func startEC2(t *testing.T, bin string, c *harness.ControlPlane) (url string, cl
 		if u, ok := strings.CutPrefix(line, "READY url="); ok {
 			ready <- u
 		}
-	}, filepath.Join(bin, "simcloud"), "--with-parent", "--kubeconfig", c.Kubeconfig, "--listen", "127.0.0.1:0", "--cluster", "e2e")
+	}, filepath.Join(bin, "simcloud"), "--with-parent", "--kubeconfig", c.Kubeconfig, "--listen", "127.0.0.1:0", "--cluster", "e2e", "--notice", deadline.String())
 	select {
 	case url := <-ready:
 		return url, sim.Dial(url)
-	case <-time.After(lambdaLimit):
+	case <-time.After(patience):
 		t.Fatal("simcloud is not ready")
 		return "", nil
 	}
@@ -138,15 +146,21 @@ func TestLambdaBesideALivingScaler(t *testing.T) {
 		}
 		c.Apply(t, metav1.NamespaceDefault, string(text))
 	}
-	fn := startFunction(t, buildLambda(t), c, "115")
+	fn := startFunction(t, buildLambda(t), c, "300")
 	f := &fleet{ControlPlane: c, t: t, ns: metav1.NamespaceDefault}
-	harness.Eventually(t, "20 pods on machines that were bought", 3*time.Minute, func(ctx context.Context) error {
-		if n := len(f.ready(ctx, "web")); n != 20 {
-			return fmt.Errorf("%d of 20 are ready", n)
+	var node string
+	harness.Eventually(t, "20 pods on machines that were bought, and their budget knows", patience, func(ctx context.Context) error {
+		on, err := f.ready(ctx, "web")
+		if err != nil || len(on) != 20 {
+			return fmt.Errorf("%d of 20 are ready (%v)", len(on), err)
 		}
-		return nil
+		pdb, err := c.Client.PolicyV1().PodDisruptionBudgets(f.ns).Get(ctx, "web", metav1.GetOptions{})
+		if err == nil && pdb.Status.CurrentHealthy != 20 {
+			err = fmt.Errorf("the budget counts %d", pdb.Status.CurrentHealthy)
+		}
+		node = on[0]
+		return err
 	})
-	node := f.ready(t.Context(), "web")[0]
 	instance, claim := instanceOfNode(t, c, node)
 
 	stop := f.watchBudget("web", 16)
@@ -157,17 +171,17 @@ func TestLambdaBesideALivingScaler(t *testing.T) {
 	if got.ErrorMessage != "" || len(got.Outcomes) != 1 || !got.Outcomes[0].Done || got.Outcomes[0].Action != interrupt.Drain {
 		t.Errorf("answer %+v", got)
 	}
-	harness.Eventually(t, "every replica runs elsewhere and the machine is gone", 2*time.Minute, func(ctx context.Context) error {
-		on := f.ready(ctx, "web")
-		if len(on) != 20 || slices.Contains(on, node) {
-			return fmt.Errorf("ready on %v", on)
+	harness.Eventually(t, "every replica runs elsewhere and the machine is gone", patience, func(ctx context.Context) error {
+		on, err := f.ready(ctx, "web")
+		if err != nil || len(on) != 20 || slices.Contains(on, node) {
+			return fmt.Errorf("ready on %v (%v)", on, err)
 		}
-		if _, err := c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); err == nil {
-			return fmt.Errorf("node %s is still there", node)
+		if _, err := c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("node %s is still there (%v)", node, err)
 		}
 		// The claim's finalizer goes after its node and its instance are seen to be gone, a step of the scaler later.
-		if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, claim, metav1.GetOptions{}); err == nil {
-			return fmt.Errorf("claim %s is still there", claim)
+		if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, claim, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("claim %s is still there (%v)", claim, err)
 		}
 		machines, err := ec2.Machines(ctx)
 		if err != nil {
@@ -184,27 +198,31 @@ func TestLambdaBesideALivingScaler(t *testing.T) {
 	oneMachinePerClaim(t, c, ec2)
 }
 
+// instanceOfNode waits until a node is owned by its claim, and names both.
 func instanceOfNode(t *testing.T, c *harness.ControlPlane, name string) (instance, claim string) {
 	t.Helper()
-	n, err := c.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range n.OwnerReferences {
-		if o.Kind == "NodeClaim" {
-			claim = o.Name
+	harness.Eventually(t, "node "+name+" is registered", patience, func(ctx context.Context) error {
+		n, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-	}
-	if claim == "" || n.Labels["weir.dev/instance-id"] == "" {
-		t.Fatalf("node %s has owners %v and labels %v", name, n.OwnerReferences, n.Labels)
-	}
-	return n.Labels["weir.dev/instance-id"], claim
+		for _, o := range n.OwnerReferences {
+			if o.Kind == "NodeClaim" {
+				claim = o.Name
+			}
+		}
+		if instance = n.Labels["weir.dev/instance-id"]; claim == "" || instance == "" {
+			return fmt.Errorf("owners %v and labels %v", n.OwnerReferences, n.Labels)
+		}
+		return nil
+	})
+	return instance, claim
 }
 
 // oneMachinePerClaim compares what runs in EC2 with the claims.
 func oneMachinePerClaim(t *testing.T, c *harness.ControlPlane, ec2 *sim.Client) {
 	t.Helper()
-	harness.Eventually(t, "one machine for each claim", 2*time.Minute, func(ctx context.Context) error {
+	harness.Eventually(t, "one machine for each claim", patience, func(ctx context.Context) error {
 		machines, err := ec2.Machines(ctx)
 		if err != nil {
 			return err

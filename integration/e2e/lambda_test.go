@@ -29,14 +29,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	v1 "github.com/weir-project/weir/core/api/v1"
+	"github.com/weir-project/weir/core/event"
 	"github.com/weir-project/weir/core/interrupt"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/infra/crds"
 	"github.com/weir-project/weir/integration/fakekubelet"
 	"github.com/weir-project/weir/integration/harness"
 )
-
-const lambdaLimit = time.Minute
 
 // binaries are the function, built as it is deployed, and the emulator of its runtime.
 type binaries struct{ bootstrap, emulator string }
@@ -87,21 +86,11 @@ type function struct {
 	url string
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // startFunction starts the function against the cluster. timeout is that of its invocations, in seconds.
 func startFunction(t *testing.T, b binaries, c *harness.ControlPlane, timeout string) *function {
 	t.Helper()
-	address := freeAddress(t)
-	cmd := exec.Command(b.emulator, "--runtime-interface-emulator-address", address, "--runtime-api-address", freeAddress(t), b.bootstrap)
+	address := harness.FreeAddress(t)
+	cmd := exec.Command(b.emulator, "--runtime-interface-emulator-address", address, "--runtime-api-address", harness.FreeAddress(t), b.bootstrap)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "KUBECONFIG=" + restricted(t, c), "CLUSTER_NAME=e2e", "WEIR_ACCOUNT=111122223333",
 		"AWS_REGION=us-east-1", "AWS_LAMBDA_FUNCTION_TIMEOUT=" + timeout,
@@ -112,18 +101,28 @@ func startFunction(t *testing.T, b binaries, c *harness.ControlPlane, timeout st
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // by a signal, or its output says why
+	}()
 	t.Cleanup(func() {
-		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait() // killed
-		if err != nil {
+		// The whole group, or the function would outlive its emulator. One that has ended by itself is none.
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Errorf("end the emulator: %v", err)
 		}
+		<-ended
 		if t.Failed() {
 			t.Logf("emulator and function said:\n%s", out.String())
 		}
 	})
 	f := &function{t: t, url: "http://" + address + "/2015-03-31/functions/function/invocations"}
-	harness.Eventually(t, "emulator", lambdaLimit, func(ctx context.Context) error {
+	harness.Eventually(t, "emulator", patience, func(ctx context.Context) error {
+		select {
+		case <-ended:
+			t.Fatal("the emulator has ended")
+		default:
+		}
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err == nil {
 			err = conn.Close()
@@ -168,7 +167,7 @@ type answer struct {
 }
 
 func (f *function) invoke(payload string) (answer, error) {
-	ctx, cancel := context.WithTimeout(f.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, strings.NewReader(payload))
 	if err != nil {
@@ -198,10 +197,15 @@ func (f *function) mustInvoke(payload string) answer {
 	return a
 }
 
-// spotEvent is the event for an instance, sent now. The ARN beside it holds a zone, as AWS' does.
+// deadline is how long the machines of these tests have after their warning: far more
+// than a drain takes, for what is tested is that it ends well, not how fast.
+const deadline = 10 * time.Minute
+
+// spotEvent is the event for an instance that ends after the deadline, two minutes after
+// the event's own time. The ARN beside it holds a zone, as AWS' does.
 func spotEvent(id, instance string) string {
 	return fmt.Sprintf(`{"version":"0","id":%q,"detail-type":"EC2 Spot Instance Interruption Warning","source":"aws.ec2","account":"111122223333","time":%q,"region":"us-east-1",
-		"resources":["arn:aws:ec2:us-east-1a:instance/%s"],"detail":{"instance-id":%q,"instance-action":"terminate"}}`, id, time.Now().UTC().Format(time.RFC3339), instance, instance)
+		"resources":["arn:aws:ec2:us-east-1a:instance/%s"],"detail":{"instance-id":%q,"instance-action":"terminate"}}`, id, time.Now().Add(deadline-event.SpotNotice).UTC().Format(time.RFC3339), instance, instance)
 }
 
 func sqsBatch(t *testing.T, bodies ...string) string {
@@ -287,7 +291,7 @@ func (f *fleet) node(name string, labelled, managed bool) {
 			f.t.Error(err)
 		}
 	})
-	harness.Eventually(f.t, "node "+full, lambdaLimit, func(ctx context.Context) error {
+	harness.Eventually(f.t, "node "+full, patience, func(ctx context.Context) error {
 		n, err := f.Client.CoreV1().Nodes().Get(ctx, full, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -352,9 +356,9 @@ kind: PodDisruptionBudget
 metadata: {name: %[1]s}
 spec: {%[4]s, selector: {matchLabels: {app: %[1]s}}}
 `, name, replicas, f.ns, budget))
-	harness.Eventually(f.t, "pods of "+name, lambdaLimit, func(ctx context.Context) error {
-		if n := len(f.ready(ctx, name)); n != replicas {
-			return fmt.Errorf("%d of %d are ready", n, replicas)
+	harness.Eventually(f.t, "pods of "+name, patience, func(ctx context.Context) error {
+		if on, err := f.ready(ctx, name); err != nil || len(on) != replicas {
+			return fmt.Errorf("%d of %d are ready (%v)", len(on), replicas, err)
 		}
 		pdb, err := f.Client.PolicyV1().PodDisruptionBudgets(f.ns).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && int(pdb.Status.CurrentHealthy) != replicas {
@@ -365,10 +369,10 @@ spec: {%[4]s, selector: {matchLabels: {app: %[1]s}}}
 }
 
 // ready are the ready pods of a workload that stay, by node.
-func (f *fleet) ready(ctx context.Context, app string) []string {
+func (f *fleet) ready(ctx context.Context, app string) ([]string, error) {
 	pods, err := f.Client.CoreV1().Pods(f.ns).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var on []string
 	for _, p := range pods.Items {
@@ -377,6 +381,15 @@ func (f *fleet) ready(ctx context.Context, app string) []string {
 				on = append(on, strings.TrimPrefix(p.Spec.NodeName, f.ns+"-"))
 			}
 		}
+	}
+	return on, nil
+}
+
+func (f *fleet) mustReady(app string) []string {
+	f.t.Helper()
+	on, err := f.ready(f.t.Context(), app)
+	if err != nil {
+		f.t.Fatal(err)
 	}
 	return on
 }
@@ -395,8 +408,8 @@ func (f *fleet) watchBudget(app string, least int) (stop func()) {
 				return
 			case <-tick.C:
 			}
-			pods := f.ready(f.t.Context(), app)
-			if pods != nil && len(pods) < least && ctx.Err() == nil {
+			pods, err := f.ready(f.t.Context(), app)
+			if err == nil && len(pods) < least && ctx.Err() == nil {
 				f.t.Errorf("%d ready pods of %s, the budget wants %d", len(pods), app, least)
 			}
 		}
@@ -449,18 +462,19 @@ func lambdaDrains(t *testing.T, b binaries) {
 	f.node("old", true, true)
 	f.workload("web", 4, "minAvailable: 3")
 	f.node("new", true, true)
-	fn := startFunction(t, b, f.ControlPlane, "100")
-	event := spotEvent("e-"+f.ns, f.instance("old"))
-	sent := time.Now()
+	fn := startFunction(t, b, f.ControlPlane, "300")
+	earliest := time.Now().Add(deadline).Truncate(time.Second) // events tell full seconds
+	warning := spotEvent("e-"+f.ns, f.instance("old"))
+	latest := time.Now().Add(deadline)
 
 	stop := f.watchBudget("web", 3)
-	got := fn.mustInvoke(event)
+	got := fn.mustInvoke(warning)
 	stop()
 	if got.ErrorMessage != "" || len(got.Outcomes) != 1 || !got.Outcomes[0].Done || got.Outcomes[0].Action != interrupt.Drain || got.Outcomes[0].Evicted != 4 || got.Outcomes[0].Node != f.name("old") {
 		t.Fatalf("answer %+v", got)
 	}
 	s := f.state("old")
-	if !s.Tainted || !s.Deleting || s.Face.Kind != model.NoticeSpot || s.Face.EventID != "e-"+f.ns || s.Face.Deadline.Sub(sent).Round(10*time.Second) != 2*time.Minute {
+	if !s.Tainted || !s.Deleting || s.Face.Kind != model.NoticeSpot || s.Face.EventID != "e-"+f.ns || s.Face.Deadline.Before(earliest) || s.Face.Deadline.After(latest) {
 		t.Errorf("node and claim %+v", s)
 	}
 	if diff := cmp.Diff(map[string]bool{"NodeClaim SpotInterrupted": true, "Node SpotInterrupted": true}, set(s.Events)); diff != "" || len(s.Events) != 2 {
@@ -469,20 +483,20 @@ func lambdaDrains(t *testing.T, b binaries) {
 	if s := f.state("new"); s.Tainted || s.Deleting {
 		t.Errorf("the other node %+v", s)
 	}
-	harness.Eventually(t, "pods on the other node", lambdaLimit, func(ctx context.Context) error {
-		if on := f.ready(ctx, "web"); len(on) != 4 || set(on)["old"] {
-			return fmt.Errorf("ready on %v", on)
+	harness.Eventually(t, "pods on the other node", patience, func(ctx context.Context) error {
+		if on, err := f.ready(ctx, "web"); err != nil || len(on) != 4 || set(on)["old"] {
+			return fmt.Errorf("ready on %v (%v)", on, err)
 		}
 		return nil
 	})
 
 	// The same event again, alone and in a batch, does nothing again.
 	before := f.state("old")
-	again := fn.mustInvoke(event)
+	again := fn.mustInvoke(warning)
 	if again.ErrorMessage != "" || len(again.Outcomes) != 1 || !again.Outcomes[0].Done || again.Outcomes[0].Evicted != 0 {
 		t.Errorf("answer to the same event: %+v", again)
 	}
-	if got := fn.mustInvoke(sqsBatch(t, event, event)); got.ErrorMessage != "" || len(got.BatchItemFailures) != 0 {
+	if got := fn.mustInvoke(sqsBatch(t, warning, warning)); got.ErrorMessage != "" || len(got.BatchItemFailures) != 0 {
 		t.Errorf("answer to a batch of the same event: %+v", got)
 	}
 	if diff := cmp.Diff(before, f.state("old")); diff != "" {
@@ -497,7 +511,7 @@ func lambdaBatch(t *testing.T, b binaries) {
 	f.workload("held", 1, "maxUnavailable: 0")
 	f.node("bare", false, true) // without the label of the instance: found by its provider id
 	f.node("theirs", true, false)
-	fn := startFunction(t, b, f.ControlPlane, "20")
+	fn := startFunction(t, b, f.ControlPlane, "45")
 	bad := `{"source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning","detail":{"instance-id":42}}`
 	batch := sqsBatch(t, "abcd", "{}", bad, spotEvent("a-"+f.ns, f.instance("held")), spotEvent("b-"+f.ns, f.instance("bare")),
 		spotEvent("c-"+f.ns, f.instance("theirs")), spotEvent("d-"+f.ns, "i-0eee0000000000009"))
@@ -518,7 +532,7 @@ func lambdaBatch(t *testing.T, b binaries) {
 			t.Errorf("node %s: %+v, want it tainted and its claim deleted: %v", name, s, want)
 		}
 	}
-	if on := f.ready(t.Context(), "held"); len(on) != 1 || on[0] != "held" {
+	if on := f.mustReady("held"); len(on) != 1 || on[0] != "held" {
 		t.Errorf("the pod whose budget allows nothing runs on %v", on)
 	}
 
@@ -529,14 +543,14 @@ func lambdaBatch(t *testing.T, b binaries) {
 	if got := failed(fn.mustInvoke(batch)); len(got) != 0 {
 		t.Errorf("failures %v after the budget was taken away", got)
 	}
-	if on := f.ready(t.Context(), "held"); set(on)["held"] {
+	if on := f.mustReady("held"); set(on)["held"] {
 		t.Errorf("ready on %v", on)
 	}
 }
 
 // An event that cannot be read and comes alone is an error, so that the dead-letter queue of the function gets it.
 func lambdaHandsGarbageBack(t *testing.T, b binaries) {
-	fn := startFunction(t, b, harness.Cluster(t), "20")
+	fn := startFunction(t, b, harness.Cluster(t), "60")
 	for _, payload := range []string{"{}", "abcd"} {
 		if got := fn.mustInvoke(payload); !strings.Contains(got.ErrorMessage, "event cannot be read") {
 			t.Errorf("%s: answer %+v", payload, got)

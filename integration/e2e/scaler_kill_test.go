@@ -13,7 +13,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/weir-project/weir/core/api/v1"
 	"github.com/weir-project/weir/core/cloud/sim"
@@ -29,7 +31,9 @@ type killed struct {
 	config string
 }
 
-// scalerConfig has short leases, so that the next scaler need not wait long for the dead one's.
+// scalerConfig has limits that only a process that stands still comes up against:
+// leases, which a living scaler must not lose because a call took long (kills shorten
+// those of the dead), and what strategies may take.
 const scalerConfig = `apiVersion: config.weir.dev/v1alpha1
 kind: ScalerConfiguration
 cluster: e2e
@@ -39,10 +43,17 @@ zones: [us-east-1a, us-east-1b, us-east-1c]
 cloud: {kind: sim, address: %q}
 ledger: {kind: bolt, path: %q}
 strategyBinary: %q
-leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s}
+leaderElection: {leaseDuration: 40s, renewDeadline: 30s, retryPeriod: 1s}
 metrics: {port: 0}
 health: {port: 0}
+strategies:
+  cost-optimal: {startTimeout: 5m, callTimeout: 60s}
+  first-fit: {startTimeout: 5m, callTimeout: 60s}
+  savings: {startTimeout: 5m, callTimeout: 60s}
 `
+
+// leases are those that a scaler of this configuration holds: its own and Karpenter's.
+var leases = []string{"weir-leader-election", "karpenter-leader-election"}
 
 // scaler is a running weir-scaler.
 type scaler struct {
@@ -81,16 +92,23 @@ func (k *killed) start(t *testing.T, failpoint string) *scaler {
 	return s
 }
 
-// dies waits until the failpoint has struck.
-func (s *scaler) dies(t *testing.T) {
+// dies waits until the failpoint has struck, and lets the leases of the dead run out.
+func (k *killed) dies(t *testing.T, s *scaler) {
 	t.Helper()
 	select {
 	case <-s.done:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("the failpoint was not reached")
 	}
 	if st, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || st.Signal() != syscall.SIGKILL {
 		t.Fatalf("it ended by itself: %v", s.cmd.ProcessState)
+	}
+	// The holder stays who it was; the next one waits as for any lease that is not renewed.
+	client := k.Client.CoordinationV1().Leases("kube-system")
+	for _, name := range leases {
+		if _, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"leaseDurationSeconds":1}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -105,8 +123,8 @@ func (s *scaler) stops(t *testing.T) {
 		if err != nil {
 			t.Errorf("after SIGTERM: %v", err)
 		}
-	case <-time.After(20 * time.Second):
-		t.Error("still running 20 s after SIGTERM")
+	case <-time.After(patience):
+		t.Errorf("still running %v after SIGTERM", patience)
 	}
 }
 
@@ -147,8 +165,8 @@ spec:
 // settled waits until all pods of a pool run and there is one machine for each of its claims.
 func (k *killed) settled(t *testing.T, pool string) {
 	t.Helper()
-	k.WaitPods(t, metav1.NamespaceDefault, "app="+pool, 6, 90*time.Second, harness.PodReady)
-	harness.Eventually(t, "one machine for each claim", 2*time.Minute, func(ctx context.Context) error {
+	k.WaitPods(t, metav1.NamespaceDefault, "app="+pool, 6, patience, harness.PodReady)
+	harness.Eventually(t, "one machine for each claim", patience, func(ctx context.Context) error {
 		return k.accounts(ctx, pool)
 	})
 }
@@ -222,7 +240,7 @@ func TestScalerDies(t *testing.T) {
 			pool := fmt.Sprintf("kill-%d", i)
 			s := k.start(t, at)
 			c.Apply(t, metav1.NamespaceDefault, fmt.Sprintf(killPool, pool))
-			s.dies(t)
+			k.dies(t, s)
 			s = k.start(t, "")
 			k.settled(t, pool)
 			s.stops(t)
@@ -244,11 +262,11 @@ func TestScalerDies(t *testing.T) {
 			if err := c.Dynamic.Resource(v1.NodeClaims).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			s.dies(t)
+			k.dies(t, s)
 			s = k.start(t, "")
-			harness.Eventually(t, "the claim is gone", 2*time.Minute, func(ctx context.Context) error {
-				if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, name, metav1.GetOptions{}); err == nil {
-					return fmt.Errorf("claim %s is there", name)
+			harness.Eventually(t, "the claim is gone", patience, func(ctx context.Context) error {
+				if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					return fmt.Errorf("claim %s is there (%v)", name, err)
 				}
 				return nil
 			})
@@ -256,15 +274,18 @@ func TestScalerDies(t *testing.T) {
 			s.stops(t)
 		})
 	}
-	nodes, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range nodes.Items {
-		if !strings.HasPrefix(n.Labels["kill"], "kill-") || hasTaint(n, "karpenter.sh/disrupted") {
-			t.Errorf("node %s was left over or cordoned: labels %v, taints %v", n.Name, n.Labels, n.Spec.Taints)
+	harness.Eventually(t, "no node is left over or cordoned", patience, func(ctx context.Context) error {
+		nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
 		}
-	}
+		for _, n := range nodes.Items {
+			if !strings.HasPrefix(n.Labels["kill"], "kill-") || hasTaint(n, "karpenter.sh/disrupted") {
+				return fmt.Errorf("node %s: labels %v, taints %v", n.Name, n.Labels, n.Spec.Taints)
+			}
+		}
+		return nil
+	})
 }
 
 func hasTaint(n corev1.Node, key string) bool {

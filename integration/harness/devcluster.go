@@ -16,9 +16,9 @@ import (
 
 const (
 	// startLimit is more than the devcluster's own limit, whose message is the better one.
-	startLimit = 4 * time.Minute
+	startLimit = 12 * time.Minute
 	// stopLimit is more than the devcluster gives its four components.
-	stopLimit = 60 * time.Second
+	stopLimit = 5 * time.Minute
 )
 
 // process is a running devcluster.

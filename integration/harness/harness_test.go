@@ -177,7 +177,7 @@ func TestKilledComponentComesBack(t *testing.T) {
 	before := c.PID(t, harness.APIServer)
 	c.Signal(t, harness.APIServer, syscall.SIGKILL)
 	path := filepath.Join(filepath.Dir(c.Kubeconfig), string(harness.APIServer)+".pid")
-	harness.Eventually(t, "another API server answers", time.Minute, func(ctx context.Context) error {
+	harness.Eventually(t, "another API server answers", 5*time.Minute, func(ctx context.Context) error {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			return err

@@ -27,7 +27,7 @@ import (
 const FieldManager = "weir-harness"
 
 // setupLimit bounds what the helpers do on their own behalf.
-const setupLimit = time.Minute
+const setupLimit = 5 * time.Minute
 
 // Namespace makes a namespace in which pods can be created, and deletes it when the test ends.
 func (c *ControlPlane) Namespace(t testing.TB) string {

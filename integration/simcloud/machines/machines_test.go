@@ -26,6 +26,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Shared(m, harness.NodeMonitorGrace(10*time.Second))) }
 
+// limit bounds every wait; it is many times what a healthy machine needs.
+const limit = 5 * time.Minute
+
 func sold(c *model.NodeClass) []*model.Offering {
 	it := &model.InstanceType{Name: "m6a.xlarge", Labels: map[string]string{model.LabelArch: "amd64", model.LabelNodeClass: c.Name},
 		Capacity: resource.New(4000, 16<<30, 58, 20<<30), Allocatable: resource.New(3920, 14<<30, 58, 17<<30)}
@@ -113,7 +116,7 @@ func (w *world) buy(t *testing.T) sim.Machine {
 func TestMachineJoinsAndEnds(t *testing.T) {
 	w := open(t)
 	m := w.buy(t)
-	n := w.c.WaitNodeReady(t, m.NodeName, true, 20*time.Second)
+	n := w.c.WaitNodeReady(t, m.NodeName, true, limit)
 	if n.Spec.ProviderID != m.ProviderID() || n.Labels["team"] != "a" || n.Labels[model.LabelInstanceType] != "m6a.xlarge" ||
 		n.Labels[model.LabelZone] != "us-east-1a" || n.Labels[model.LabelInstanceID] != m.ID {
 		t.Errorf("node %s: provider id %s, labels %v", n.Name, n.Spec.ProviderID, n.Labels)
@@ -129,10 +132,10 @@ func TestMachineJoinsAndEnds(t *testing.T) {
 	if err := w.ec2.Reclaim(m.ID); err != nil {
 		t.Fatal(err)
 	}
-	w.c.WaitNodeGone(t, m.NodeName, 60*time.Second)
+	w.c.WaitNodeGone(t, m.NodeName, limit)
 	want := []string{"EC2 Instance State-change Notification pending", "EC2 Instance State-change Notification running",
 		"EC2 Spot Instance Interruption Warning terminate", "EC2 Instance State-change Notification shutting-down", "EC2 Instance State-change Notification terminated"}
-	harness.Eventually(t, "all events", 10*time.Second, func(context.Context) error {
+	harness.Eventually(t, "all events", limit, func(context.Context) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !slices.Equal(w.events, want) {
@@ -148,12 +151,12 @@ func TestMachineThatNeverJoins(t *testing.T) {
 	w.j.Next(1, machines.Behaviour{NeverJoin: true})
 	lost := w.buy(t)
 	found := w.buy(t)
-	w.c.WaitNodeReady(t, found.NodeName, true, 20*time.Second)
+	w.c.WaitNodeReady(t, found.NodeName, true, limit)
 	if _, err := w.c.Client.CoreV1().Nodes().Get(t.Context(), lost.NodeName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("node of a machine that never joins: %v", err)
 	}
 	if err := w.ec2.Terminate(t.Context(), []string{lost.ID, found.ID}); err != nil {
 		t.Fatal(err)
 	}
-	w.c.WaitNodeGone(t, found.NodeName, 60*time.Second)
+	w.c.WaitNodeGone(t, found.NodeName, limit)
 }
