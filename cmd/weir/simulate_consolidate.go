@@ -81,7 +81,11 @@ func (o *consolidateOptions) run(ctx context.Context) error {
 		}
 		return scores
 	}
-	plan := disrupt.Plan(s.world, nil, score, disrupt.Options{Waves: true, Bound: true})
+	prices, err := host.Price(ctx, s.world)
+	if err != nil {
+		return fmt.Errorf("asking for prices: %w", err)
+	}
+	plan := disrupt.Plan(s.world, prices, score, disrupt.Options{Waves: true, Bound: true})
 	if failed != nil {
 		return fmt.Errorf("asking strategy %s: %w", name, failed)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/strategy"
+	"github.com/weir-project/weir/plugins/builtin"
 )
 
 // openStrategies makes a host for the strategies of the configuration, with nameOrPath,
@@ -54,12 +55,14 @@ func openStrategies(ctx context.Context, s *situation, kind, nameOrPath string) 
 		cfg.InstanceSelection = name
 	}
 	for _, n := range slices.Sorted(maps.Keys(specs)) {
-		if specs[n].Path == "" || needed(s.world, n, name, annotation) {
+		// consolidation asks for prices, too: limits that come with them hold for moves
+		if specs[n].Path == "" || needed(s.world, n, name, annotation) ||
+			kind == config.Consolidation && needed(s.world, n, cfg.InstanceSelection, model.AnnotationInstanceSelection) {
 			cfg.Strategies = append(cfg.Strategies, specs[n])
 		}
 	}
 	for _, bound := range []*string{&cfg.InstanceSelection, &cfg.Consolidation} {
-		if !slices.ContainsFunc(cfg.Strategies, func(s strategy.Spec) bool { return s.Name == *bound }) && *bound != name {
+		if !slices.ContainsFunc(cfg.Strategies, func(s strategy.Spec) bool { return s.Name == *bound }) && *bound != name && !builtin.Has(*bound) {
 			*bound = "" // the other kind is not asked; its process need not start
 		}
 	}

@@ -29,9 +29,13 @@ const maxRounds = 8
 // the cheapest end state is taken. Then the commands are laid out in waves within
 // the budgets, best savings ratio (price for each unit of eviction cost) first.
 //
+// Limits that instance-selection strategies set (prices, nil = none) hold for moves,
+// too: no node gets more pods of one workload than they allow, and no under-used node
+// goes whose going breaks a share or a variety.
+//
 // Each node is a command of its own, save for empty ones, which go together: it is
 // the smallest unit that a strategy can refuse and that can fail alone.
-func Plan(w *model.World, _ *model.Prices, score Score, opts Options) *model.Plan {
+func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *model.Plan {
 	plan := &model.Plan{Kind: model.PlanDisrupt, Made: w.Now, Warnings: warnings(w)}
 	expired := expiredNodes(w, opts)
 	cands, blocked := Candidates(w, opts)
@@ -41,6 +45,7 @@ func Plan(w *model.World, _ *model.Prices, score Score, opts Options) *model.Pla
 	stays := verdicts{}
 	cands = withinBudget(w, opts, cands, stays)
 	near := newAround(w)
+	near.bounds = newStrategyBounds(w, prices, func(n *model.Node) bool { return opts.Running[n.ID()] || slices.Contains(expired, n) })
 	cands = movable(cands, near, stays)
 
 	p := settled(w, opts, cands, expired, score, stays, near)
@@ -241,6 +246,7 @@ type planner struct {
 	gone   map[*model.Node]bool // those of going
 	stays  verdicts
 	forced []model.Command
+	mixes  map[string][]*mix // of the pools that a strategy bounds
 }
 
 // going is a node that leaves, and its pods.
@@ -254,7 +260,7 @@ type going struct {
 // newPlanner opens the rooms in keep order, those that stay anyway first, then the
 // ones that are least worth removing, and settles the pods that wait.
 func newPlanner(w *model.World, opts Options, cands []*Candidate, expired []*model.Node, stays verdicts, near *around, by ranking) *planner {
-	p := &planner{w: w, opts: opts, cands: slices.Clone(cands), gone: map[*model.Node]bool{}, stays: maps.Clone(stays)}
+	p := &planner{w: w, opts: opts, cands: slices.Clone(cands), gone: map[*model.Node]bool{}, stays: maps.Clone(stays), mixes: near.bounds.mixes()}
 	rank := make(map[*model.Node]float64, len(cands))
 	for _, c := range cands {
 		rank[c.Node] = by(c) + 1e-9 // behind every node that stays anyway
@@ -363,6 +369,12 @@ func (p *planner) greedy() {
 			if p.gone[c.Node] {
 				continue
 			}
+			if want == model.Underutilized {
+				if b := p.unmixes(c.Node); b != nil {
+					p.stays[c.Node] = b
+					continue
+				}
+			}
 			g, b := p.remove(c, want)
 			if b != nil {
 				p.stays[c.Node] = b
@@ -370,6 +382,7 @@ func (p *planner) greedy() {
 			}
 			delete(p.stays, c.Node)
 			p.going, p.gone[c.Node] = append(p.going, g), true
+			p.left(c.Node)
 		}
 	}
 }

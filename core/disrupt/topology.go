@@ -25,6 +25,7 @@ type around struct {
 	rest    []*shun               // shuns of which no label is known
 	picking map[*model.Pod][]*shun
 
+	bounds   *strategyBounds
 	likes    *engine.Preferences
 	censuses map[shunKey]*census
 	counting map[*model.Pod][]*census
@@ -220,6 +221,9 @@ type shunAt struct {
 // welcome says whether the pods around a room let the tenant in.
 func (r *rooms) welcome(t *tenant, i int) bool {
 	x := r.list[i]
+	if r.crowded(t, i) {
+		return false
+	}
 	for _, s := range r.around.picked(t.pod) {
 		v, ok := x.node.Labels[s.key]
 		if ok && s.at[v]+r.guestShuns[shunAt{s, v}]-r.ownShuns(t, s, v) > 0 {
