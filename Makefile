@@ -138,21 +138,24 @@ test: ## Everything: unit tests under the race detector, nested modules, and the
 	@$(MAKE) --no-print-directory verify
 	@$(MAKE) --no-print-directory test-integration
 
+# Far more than any package needs on a busy machine: it only ends what hangs.
+TEST_LIMIT := 60m
+
 .PHONY: test-unit
 test-unit:
 	@echo "== unit tests (the first time compiles everything for the race detector: some minutes)"
-	go test -race $$(go list ./... | grep -v /integration/)
+	go test -race -timeout $(TEST_LIMIT) $$(go list ./... | grep -v /integration/)
 
 .PHONY: test-nested
 test-nested: $(DEVCLUSTER)
-	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && go test ./...) || exit 1; done
+	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && go test -timeout $(TEST_LIMIT) ./...) || exit 1; done
 
 .PHONY: test-integration
 test-integration: $(DEVCLUSTER) $(RIE) $(MOTO_READY) binaries lambda
 	@echo "== tests on a real control plane"
-	WEIR_MOTO=$(MOTO) WEIR_BIN=$(BIN) WEIR_RIE=$(RIE) WEIR_LAMBDA=$(CACHE)/lambda/amd64/bootstrap go test -p 1 -count=1 -timeout 20m ./integration/...
+	WEIR_MOTO=$(MOTO) WEIR_BIN=$(BIN) WEIR_RIE=$(RIE) WEIR_LAMBDA=$(CACHE)/lambda/amd64/bootstrap go test -p 1 -count=1 -timeout $(TEST_LIMIT) ./integration/...
 	@echo "== the control plane's own module"
-	cd integration/devcluster && go test -vet=off -count=1 -parallel 2 .
+	cd integration/devcluster && go test -vet=off -count=1 -timeout $(TEST_LIMIT) -parallel 2 .
 
 # --- measure, package -------------------------------------------------------------
 
