@@ -106,6 +106,31 @@ func (s *sim) rooms(drivers []string) []room {
 	return out
 }
 
+// around scores what a pod prefers of the pods around it: its own preferences, by their
+// weights, and an even spread.
+func around(rooms []room, n *model.Node, p *model.Pod) float64 {
+	if p.Soft == nil {
+		return 0
+	}
+	there := func(key string, s model.Selector) float64 {
+		if v, ok := n.Labels[key]; ok {
+			return float64(count(rooms, key, v, s.Picks))
+		}
+		return 0
+	}
+	score := 0.0
+	for _, t := range p.Soft.Affinity {
+		score += float64(t.Weight) * min(there(t.Key, t.Selector), 1)
+	}
+	for _, t := range p.Soft.AntiAffinity {
+		score -= float64(t.Weight) * min(there(t.Key, t.Selector), 1)
+	}
+	for _, s := range p.Soft.Spreads {
+		score -= 100 * there(s.Key, s.Selector) / float64(s.MaxSkew)
+	}
+	return score
+}
+
 // pick is the index of the best node for the pod, -1 where none will do.
 func pick(rooms []room, p *model.Pod, work string) int {
 	best, top := -1, 0.0
@@ -132,6 +157,7 @@ func pick(rooms []room, p *model.Pod, work string) int {
 				score -= 100
 			}
 		}
+		score += around(rooms, r.node, p)
 		if best < 0 || score > top {
 			best, top = i, score
 		}
