@@ -47,6 +47,9 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	near := newAround(w)
 	near.bounds = newStrategyBounds(w, prices, func(n *model.Node) bool { return opts.Running[n.ID()] || slices.Contains(expired, n) })
 	cands = movable(cands, near, stays)
+	if len(cands)+len(expired) > 0 {
+		near.prefer()
+	}
 
 	p := settled(w, opts, cands, expired, score, stays, near)
 	plan.Commands = append(p.forced, p.waves(newAllowances(w, opts))...)

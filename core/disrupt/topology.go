@@ -57,7 +57,6 @@ func newAround(w *model.World) *around {
 			}
 		}
 	}
-	a.prefer()
 	return a
 }
 
