@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -54,6 +55,7 @@ func TestBadStarts(t *testing.T) {
 		{"dynamodb without a region", []string{"--cluster-name", "c", "--cloud", "sim=http://127.0.0.1:1", "--ledger", "dynamodb", "--ledger-table", "weir-ledger"}, nil, "no region is set"},
 		{"dynamodb without a table", append(base, "--cloud", "sim=http://127.0.0.1:1", "--ledger", "dynamodb"), nil, "ledger.table"},
 		{"bolt beside the Lambda", append(base, "--cloud", "sim=http://127.0.0.1:1", "--config", file("lambda.yaml", "apiVersion: config.weir.dev/v1alpha1\nkind: ScalerConfiguration\ninterruption: {lambda: true}\n")), nil, "cannot read"},
+		{"scheduler configuration", append(slices.Clone(base[:6]), "--ledger-path", filepath.Join(dir, "s.db"), "--cloud", "sim=http://127.0.0.1:1", "--scheduler-config", "podTopologySpread: {}\nplugins: {}"), nil, `unknown field "plugins"`},
 		{"failpoint", append(base, "--cloud", "sim=http://127.0.0.1:1"), []string{"WEIR_FAILPOINT=Evict"}, "WEIR_FAILPOINT"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

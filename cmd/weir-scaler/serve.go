@@ -21,6 +21,7 @@ import (
 	"github.com/weir-project/weir/core/event"
 	"github.com/weir-project/weir/core/execute"
 	"github.com/weir-project/weir/core/kube"
+	"github.com/weir-project/weir/core/kube/convert"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/metric"
 	"github.com/weir-project/weir/core/strategy"
@@ -64,6 +65,10 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 			log.Error("closing the ledger", zap.Error(err))
 		}
 	}()
+	scheduler, err := schedulerConfig(cfg.SchedulerConfig)
+	if err != nil {
+		return usageError{err}
+	}
 	strategies, err := strategy.FromConfig(cfg.Config)
 	if err != nil {
 		return usageError{err}
@@ -90,7 +95,7 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	l := newLoop(c, execute.Ports{Kube: kube.NewClient(clients, kube.ClientOptions{}), Cloud: provider, Ledger: store, Strategy: host,
 		Planner: control.Planners{}, Now: time.Now}, fail, log, watch)
 	c.OnPlan(l.plan)
-	watcher := kube.NewWatcher(clients, l.sink, kube.WatchOptions{OnError: func(kind, name string, err error) {
+	watcher := kube.NewWatcher(clients, l.sink, kube.WatchOptions{SpreadDefaults: scheduler.PodTopologySpread.DefaultConstraints, OnError: func(kind, name string, err error) {
 		log.Error("watch", zap.String("kind", kind), zap.String("name", name), zap.Error(err))
 	}})
 
@@ -338,4 +343,24 @@ func listen(ctx context.Context, what string, port int, h http.Handler, log *zap
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	return srv.Shutdown(stop)
+}
+
+// schedulerConfig reads what the setting names: a file, or the text itself.
+func schedulerConfig(setting string) (*convert.SchedulerConfig, error) {
+	if setting == "" {
+		return &convert.SchedulerConfig{}, nil
+	}
+	source, data := "schedulerConfig", []byte(setting)
+	if !convert.IsSchedulerConfig(setting) {
+		source = setting
+		var err error
+		if data, err = os.ReadFile(setting); err != nil {
+			return nil, fmt.Errorf("schedulerConfig: %w", err)
+		}
+	}
+	c, err := convert.ReadSchedulerConfig(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	return c, nil
 }

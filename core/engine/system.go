@@ -11,6 +11,9 @@ import (
 // machines, where other machines can have them. Nothing but their image tells that they
 // are not for Windows, and neither kube-scheduler nor a pool's requirements look at that.
 func (pr *problem) linuxFirst() {
+	if pr.loose {
+		return
+	}
 	windows := map[*class]bitset{}
 	for _, c := range pr.class {
 		k := c.index(model.LabelOS)

@@ -36,6 +36,9 @@ type WatchOptions struct {
 	OnError func(kind, name string, err error)
 	// Now is the clock that Behind counts by; nil = time.Now.
 	Now func() time.Time
+	// SpreadDefaults are the constraints that kube-scheduler was told to apply to pods
+	// without any. With them services and controllers of pods are followed, too.
+	SpreadDefaults []corev1.TopologySpreadConstraint
 }
 
 // Watcher follows pods, nodes, claims, pools, node classes, daemon sets, budgets and the
@@ -47,6 +50,7 @@ type Watcher struct {
 	kinds   []*kind
 	daemons daemons
 	storage storage
+	around  surround
 	intern  intern
 
 	mu     sync.Mutex
@@ -77,6 +81,7 @@ func NewWatcher(c *Clients, sink Sink, opts WatchOptions) *Watcher {
 	w.daemons.init()
 	w.storage.init(&w.intern)
 	w.intern.init()
+	w.around.of.Defaults, w.around.pods = opts.SpreadDefaults, map[string]*dependent{}
 	core := c.Core.CoreV1().RESTClient()
 	w.kinds = []*kind{
 		{name: "EC2NodeClass", client: c.aws, resource: "ec2nodeclasses", example: &awsv1.EC2NodeClass{}, upsert: upsertNodeClass,
@@ -96,6 +101,7 @@ func NewWatcher(c *Clients, sink Sink, opts WatchOptions) *Watcher {
 			gone: func(ns, name string) cluster.Change { return cluster.DeletePDB{ID: ns + "/" + name} }},
 	}
 	w.kinds = append(w.kinds, storageKinds(c)...)
+	w.kinds = append(w.kinds, surroundKinds(c, len(opts.SpreadDefaults) > 0)...)
 	for _, k := range w.kinds {
 		_, k.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 			ListerWatcher: w.listWatch(k), ObjectType: k.example, Transform: w.transform(k),
@@ -263,14 +269,34 @@ func (h handler) tell(obj any) {
 func (h handler) send(c cluster.Change) {
 	switch c := c.(type) {
 	case stored:
-		h.w.storage.set(c, h.w.sink)
+		switch c.kind {
+		case "PersistentVolumeClaim", "PersistentVolume", "StorageClass":
+			h.w.storage.set(c, h.w.sink)
+		default:
+			h.w.around.set(c, h.w.pass)
+		}
 	case mounted:
 		h.w.storage.pod(c, h.w.sink)
+	case surrounded:
+		h.w.around.pod(c, h.w.pass)
 	case cluster.DeletePod:
+		h.w.around.forget(c.ID)
 		h.w.storage.forget(c, h.w.sink)
 	default:
 		h.w.sink(c)
 	}
+}
+
+// pass tells the sink of a pod whose wishes are known, once it is known where its
+// volumes are.
+func (w *Watcher) pass(p *model.Pod, volumes []convert.PodVolume) {
+	w.intern.pod(p)
+	c := cluster.UpsertPod{Pod: p}
+	if len(volumes) > 0 {
+		w.storage.pod(mounted{c, volumes}, w.sink)
+		return
+	}
+	w.sink(c)
 }
 
 func upsertNodeClass(obj any) (cluster.Change, error) {
@@ -317,6 +343,9 @@ func (w *Watcher) upsertPod(obj any) (cluster.Change, error) {
 	m.Annotations = keepAnnotations(m.Annotations)
 	w.intern.pod(m)
 	change := cluster.UpsertPod{Pod: m}
+	if shape.Depends(&w.around.of) {
+		return surrounded{change, shape}, nil
+	}
 	if len(shape.Volumes) > 0 {
 		return mounted{change, shape.Volumes}, nil
 	}

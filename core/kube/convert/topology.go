@@ -231,6 +231,15 @@ func (s *Shape) Around(m *model.Pod, around *Surroundings) {
 	}
 }
 
+// Complete is a pod of this shape with what it asks of the pods around it in these
+// surroundings, whatever it asked before. Its volumes are to be placed again.
+func (s *Shape) Complete(m *model.Pod, around *Surroundings) *model.Pod {
+	p := *m
+	p.Topology, p.Soft, p.Unsupported = nil, nil, s.Unsupported
+	s.Around(&p, around)
+	return &p
+}
+
 // byDefault gives a pod without constraints the default ones.
 func (s *Shape) byDefault(m *model.Pod, around *Surroundings) {
 	hard, soft := around.spreadsByDefault(m)

@@ -311,6 +311,7 @@ func rules(t *testing.T, role *unstructured.Unstructured) []string {
 // What core/kube calls, and nothing else.
 var scalerRules = []string{
 	"apps/daemonsets list", "apps/daemonsets watch",
+	"apps/replicasets list", "apps/replicasets watch", "apps/statefulsets list", "apps/statefulsets watch",
 	"events create",
 	"karpenter.k8s.aws/ec2nodeclasses list", "karpenter.k8s.aws/ec2nodeclasses watch",
 	"karpenter.sh/nodeclaims create", "karpenter.sh/nodeclaims delete", "karpenter.sh/nodeclaims get", "karpenter.sh/nodeclaims list", "karpenter.sh/nodeclaims patch", "karpenter.sh/nodeclaims watch",
@@ -318,11 +319,13 @@ var scalerRules = []string{
 	"karpenter.sh/nodeclaims/status patch",
 	"karpenter.sh/nodepools get", "karpenter.sh/nodepools list", "karpenter.sh/nodepools patch", "karpenter.sh/nodepools watch",
 	"karpenter.sh/nodepools/status patch",
+	"namespaces list", "namespaces watch",
 	"nodes delete", "nodes get", "nodes list", "nodes patch", "nodes watch",
 	"persistentvolumeclaims list", "persistentvolumeclaims watch", "persistentvolumes list", "persistentvolumes watch",
 	"pods delete", "pods list", "pods watch",
 	"pods/eviction create",
 	"policy/poddisruptionbudgets list", "policy/poddisruptionbudgets watch",
+	"replicationcontrollers list", "replicationcontrollers watch", "services list", "services watch",
 	"storage.k8s.io/csinodes list", "storage.k8s.io/csinodes watch", "storage.k8s.io/storageclasses list", "storage.k8s.io/storageclasses watch",
 }
 
