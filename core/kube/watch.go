@@ -365,8 +365,8 @@ func keepAnnotations(in map[string]string) map[string]string {
 	return out
 }
 
-// daemons knows the DaemonSets and the newest pod of each, whose requests show what
-// admission makes of the template.
+// daemons knows the DaemonSets and the newest pod of each, which shows what admission
+// makes of the template.
 type daemons struct {
 	mu      sync.Mutex
 	sets    map[string]*model.DaemonSet // as the template says
@@ -382,7 +382,7 @@ func (d *daemons) set(ds *model.DaemonSet, sink Sink) {
 	defer d.mu.Unlock() // held over the call, so that set and pod cannot overtake each other
 	id := ds.Namespace + "/" + ds.Name
 	d.sets[id] = ds
-	sink(cluster.UpsertDaemonSet{DaemonSet: withRequests(ds, d.samples[id])})
+	sink(cluster.UpsertDaemonSet{DaemonSet: shown(ds, d.samples[id])})
 }
 
 func (d *daemons) pod(p *model.Pod, sink Sink) {
@@ -394,8 +394,8 @@ func (d *daemons) pod(p *model.Pod, sink Sink) {
 		return
 	}
 	d.samples[id] = p
-	if ds := d.sets[id]; ds != nil && (have == nil || !have.Requests.Equal(p.Requests)) {
-		sink(cluster.UpsertDaemonSet{DaemonSet: withRequests(ds, p)})
+	if ds := d.sets[id]; ds != nil && (have == nil || !convert.SameSample(have, p)) {
+		sink(cluster.UpsertDaemonSet{DaemonSet: shown(ds, p)})
 	}
 }
 
@@ -409,11 +409,9 @@ func (d *daemons) forget(k *kind, e *entry) {
 	delete(d.samples, e.namespace+"/"+e.name)
 }
 
-func withRequests(ds *model.DaemonSet, sample *model.Pod) *model.DaemonSet {
+func shown(ds *model.DaemonSet, sample *model.Pod) *model.DaemonSet {
 	if sample == nil {
 		return ds
 	}
-	pod := *ds.Pod
-	pod.Requests = sample.Requests
-	return &model.DaemonSet{Namespace: ds.Namespace, Name: ds.Name, Pod: &pod}
+	return convert.Sampled(ds, sample)
 }

@@ -294,6 +294,28 @@ spec:
 	if d, err = convert.DaemonSet(ds, sample, nil); err != nil || d.Pod.Requests.Base[resource.CPU] != 2000 {
 		t.Errorf("the newest pod shows what admission made of it: %v %s", err, d.Pod.Requests)
 	}
+	sample = podOf(t, `
+metadata: {ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: sec, uid: u, controller: true}]}
+spec:
+  nodeName: n1
+  containers: [{name: a, ports: [{hostPort: 80, containerPort: 80}]}]
+  tolerations: [{key: dedicated, operator: Exists}]
+  affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]}}}`)
+	if d, err = convert.DaemonSet(ds, sample, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := termsOf(d.Pod); got != "site In [edge] | karpenter.sh/nodepool In [general]" {
+		t.Errorf("terms of a pod that is pinned to its node: %s", got)
+	}
+	if _, no := d.Pod.Untolerated([]model.Taint{{Key: "dedicated", Effect: model.NoSchedule}}); no {
+		t.Error("a toleration that admission added counts")
+	}
+	if _, no := d.Pod.Untolerated([]model.Taint{{Key: "other", Effect: model.NoExecute}}); no {
+		t.Error("those of the template stay")
+	}
+	if diff := cmp.Diff([]model.HostPort{{Protocol: "TCP", Port: 80}}, d.Pod.Topology.HostPorts); diff != "" {
+		t.Errorf("ports that admission added (-want +got):\n%s", diff)
+	}
 }
 
 func TestAdmission(t *testing.T) {

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -40,9 +42,8 @@ func DaemonPod(ds *appsv1.DaemonSet) *corev1.Pod {
 }
 
 // DaemonSet is a DaemonSet with the pod that it would put on a node. sample is its
-// newest running pod, whose amounts show what admission made of the template; nil =
-// none, then the admitted template counts. Where the pod may run always comes from the template.
-// Errors: see ShapeOf.
+// newest pod, which shows what admission made of the template, see Sampled; nil = none,
+// then the admitted template counts. Errors: see ShapeOf.
 func DaemonSet(ds *appsv1.DaemonSet, sample *corev1.Pod, admission *Admission) (*model.DaemonSet, error) {
 	p := DaemonPod(ds)
 	admission.Admit(p)
@@ -50,12 +51,54 @@ func DaemonSet(ds *appsv1.DaemonSet, sample *corev1.Pod, admission *Admission) (
 	if err != nil {
 		return nil, err
 	}
+	d := &model.DaemonSet{Namespace: ds.Namespace, Name: ds.Name, Pod: m}
 	if sample != nil {
-		if m.Requests, err = Requests(sample); err != nil {
+		s, err := Pod(sample)
+		if err != nil {
 			return nil, err
 		}
+		d = Sampled(d, s)
 	}
-	return &model.DaemonSet{Namespace: ds.Namespace, Name: ds.Name, Pod: m}, nil
+	return d, nil
+}
+
+// Sampled is the DaemonSet with what its newest pod shows: the amounts and host ports
+// that admission made of the template, and the tolerations that it added. Which nodes it
+// wants stays as the template says, for a pod that runs is pinned to its own.
+func Sampled(ds *model.DaemonSet, sample *model.Pod) *model.DaemonSet {
+	pod := *ds.Pod
+	pod.Requests = sample.Requests
+	for _, t := range sample.Tolerations {
+		if !slices.ContainsFunc(pod.Tolerations, func(have model.Toleration) bool { return sameToleration(have, t) }) {
+			pod.Tolerations = append(slices.Clip(pod.Tolerations), t)
+		}
+	}
+	ports := hostPortsOf(sample)
+	if len(ports) > 0 || len(hostPortsOf(&pod)) > 0 {
+		t := model.Topology{}
+		if pod.Topology != nil {
+			t = *pod.Topology
+		}
+		t.HostPorts = ports
+		pod.Topology = &t
+	}
+	return &model.DaemonSet{Namespace: ds.Namespace, Name: ds.Name, Pod: &pod}
+}
+
+// SameSample says whether two pods of a DaemonSet show the same of it.
+func SameSample(a, b *model.Pod) bool {
+	return a.Requests.Equal(b.Requests) && slices.EqualFunc(a.Tolerations, b.Tolerations, sameToleration) && slices.Equal(hostPortsOf(a), hostPortsOf(b))
+}
+
+func sameToleration(x, y model.Toleration) bool {
+	return x.Key == y.Key && x.Operator == y.Operator && x.Value == y.Value && x.Effect == y.Effect
+}
+
+func hostPortsOf(p *model.Pod) []model.HostPort {
+	if p.Topology == nil {
+		return nil
+	}
+	return p.Topology.HostPorts
 }
 
 // PDB is a PodDisruptionBudget. Errors are *FieldError: a selector or an amount that

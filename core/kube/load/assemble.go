@@ -267,7 +267,7 @@ func (l *loader) daemonsInto(in *Input, a *convert.Admission, samples map[string
 			continue
 		}
 		if e := samples[o.Namespace+"/"+o.Name]; e != nil {
-			d.Pod.Requests = e.pod.Requests
+			d = convert.Sampled(d, e.pod)
 		}
 		in.DaemonSets = append(in.DaemonSets, d)
 	}
