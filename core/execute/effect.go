@@ -153,6 +153,7 @@ type Recovered struct {
 	States    []ledger.ClaimState
 	Health    map[string]ledger.OfferingHealth // by offering key
 	LedgerErr error                            // why the ledger could not be read; the rest is there
+	Remembers time.Time                        // since when the ledger remembers; zero = always
 }
 
 // Swept is the value of Sweep.

@@ -78,6 +78,8 @@ type Executor struct {
 	buckets  map[string]*bucket
 
 	recovered bool
+	began     time.Time // first step of this reign
+	lookAgain time.Time // when to read the state of before once more, see doubtful
 	reclaim   map[string]ledger.ClaimState // by claim uid, of the last recovery
 	launches  []*launch
 	launchOf  map[string]*launch // by claim name
@@ -140,6 +142,7 @@ func (x *Executor) Reset(epoch int64) {
 	x.eventsAt, x.buckets = map[string]time.Time{}, map[string]*bucket{}
 	x.Fenced = nil
 	x.recovered, x.reclaim = false, map[string]ledger.ClaimState{}
+	x.began, x.lookAgain = time.Time{}, time.Time{}
 	x.launches, x.launchOf = nil, map[string]*launch{}
 	x.tracks, x.commands = map[string]*track{}, nil
 	x.outcomes = map[string][]bool{}
@@ -165,7 +168,14 @@ func (x *Executor) Busy() int { return len(x.inflight) }
 // Step answers what is to be done now.
 func (x *Executor) Step(now time.Time) []Effect {
 	x.now, x.next = now, time.Time{}
+	if x.began.IsZero() {
+		x.began = now
+	}
 	if !x.recovered {
+		if now.Before(x.lookAgain) {
+			x.wake(x.lookAgain)
+			return x.take()
+		}
 		x.do("recover", Recover{Cluster: x.cfg.Cluster, Account: x.cfg.Account, Region: x.cfg.Region, Epoch: x.epoch})
 		return x.take()
 	}
@@ -280,7 +290,11 @@ func (x *Executor) dispatch(r Result) {
 	case Recover:
 		switch {
 		case r.Err == nil:
-			x.recover(r.Value.(Recovered))
+			if found := r.Value.(Recovered); x.doubtful(found) {
+				x.lookAgain = x.now.Add(lookEvery)
+			} else {
+				x.recover(found)
+			}
 		case errors.Is(r.Err, ErrFenced):
 			x.Fenced = r.Err
 		}

@@ -127,7 +127,8 @@ func fencedPut(ctx context.Context, p Ports, key, fenceKey ledger.Key, rec ledge
 	if err != nil {
 		return 0, err
 	}
-	mark, err := ledger.Encode(fenceKey, ledger.Fence{Epoch: rec.Epoch, Launch: rec.ID}, ledger.Meta{})
+	fence.Epoch, fence.Launch = rec.Epoch, rec.ID
+	mark, err := ledger.Encode(fenceKey, fence, ledger.Meta{})
 	if err != nil {
 		return 0, err
 	}
@@ -163,13 +164,11 @@ func recoverAll(ctx context.Context, p Ports, d Recover) (Recovered, error) {
 	var r Recovered
 	// The fence comes first: what an earlier leader opens after this is refused, what it
 	// opened before is read below.
-	if err := raiseFence(ctx, p, d); err != nil {
-		if errors.Is(err, ErrFenced) {
-			return r, err
-		}
-		r.LedgerErr = err
+	fence, err := raiseFence(ctx, p, d)
+	if errors.Is(err, ErrFenced) {
+		return r, err
 	}
-	var err error
+	r.Remembers, r.LedgerErr = fence.Since, err
 	if r.Instances, err = p.Cloud.List(ctx); err != nil {
 		return r, fmt.Errorf("listing instances: %w", err)
 	}
@@ -204,16 +203,19 @@ func recoverAll(ctx context.Context, p Ports, d Recover) (Recovered, error) {
 	return r, nil
 }
 
-func raiseFence(ctx context.Context, p Ports, d Recover) error {
-	f, err := ledger.Update(ctx, p.Ledger, ledger.FenceKey(d.Cluster), p.Now(), func(f ledger.Fence, _ bool) (ledger.Fence, ledger.Meta, bool) {
+func raiseFence(ctx context.Context, p Ports, d Recover) (ledger.Fence, error) {
+	f, err := ledger.Update(ctx, p.Ledger, ledger.FenceKey(d.Cluster), p.Now(), func(f ledger.Fence, ok bool) (ledger.Fence, ledger.Meta, bool) {
 		write := f.Epoch < d.Epoch
+		if !ok {
+			f.Since = p.Now()
+		}
 		f.Epoch = max(f.Epoch, d.Epoch)
 		return f, ledger.Meta{}, write
 	})
 	if err == nil && f.Epoch > d.Epoch {
-		return fmt.Errorf("epoch %d, now %d: %w", d.Epoch, f.Epoch, ErrFenced)
+		return f, fmt.Errorf("epoch %d, now %d: %w", d.Epoch, f.Epoch, ErrFenced)
 	}
-	return err
+	return f, err
 }
 
 // sweep reads instances first and claims after them: whatever has been bought by

@@ -3,12 +3,36 @@ package execute
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-project/weir/core/claim"
 	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/model"
 )
+
+// An instance that was bought is missing in the list of instances for a while: listLag
+// at most. lookEvery is the pause between two looks in that time.
+const (
+	listLag   = 30 * time.Second
+	lookEvery = 5 * time.Second
+)
+
+// doubtful says whether a claim may have an instance of which nothing is known yet:
+// whoever led before wrote that it would buy one, the ledger does not remember that
+// time, and instances of then may not be listed so far. Nothing is done until they are.
+func (x *Executor) doubtful(r Recovered) bool {
+	since := r.Remembers
+	if r.LedgerErr != nil {
+		since = x.began
+	}
+	if since.IsZero() || !x.now.Before(since.Add(listLag)) {
+		return false
+	}
+	return slices.ContainsFunc(r.Claims, func(c *model.Claim) bool {
+		return c.ProviderID == "" && c.Deleting == nil && ourKind(c) && c.Annotations[model.AnnotationLaunch] != ""
+	})
+}
 
 // recover goes on where whoever led before has stopped. Open records are resolved by
 // the tag on the instances first and then by sending the stored bytes again; records

@@ -97,6 +97,8 @@ type LaunchClaim struct {
 type Fence struct {
 	Epoch  int64  `json:"epoch"`
 	Launch string `json:"launch,omitempty"` // id of the launch opened last
+	// Since is when the ledger's memory begins: the time of its first leader; zero = always.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // ClaimState is the memory of one claim. Partition "<cluster>/claim", sort = uid, Instance set once known.
