@@ -49,7 +49,7 @@ func newAccount(t *testing.T, server *moto.Server, cluster string) *account {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, zone := range []string{"eu-west-1a", "eu-west-1b"} {
+	for i, zone := range []string{moto.Region + "a", moto.Region + "b"} {
 		out, err := a.ec2.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: vpc.Vpc.VpcId, AvailabilityZone: &zone, CidrBlock: sdk.String(fmt.Sprintf("10.0.%d.0/20", i*16)), TagSpecifications: tag("subnet")})
 		if err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestClassIsResolved(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := out.InstanceProfile
-	if *p.Path != "/karpenter/eu-west-1/resolved/u-resolved/" || len(p.Roles) != 1 || *p.Roles[0].RoleName != "node-resolved" {
+	if *p.Path != "/karpenter/"+moto.Region+"/resolved/u-resolved/" || len(p.Roles) != 1 || *p.Roles[0].RoleName != "node-resolved" {
 		t.Errorf("profile %+v", p)
 	}
 	// nobody names it any more: it goes, with its role taken out before
@@ -171,7 +171,7 @@ func TestLaunchToEnd(t *testing.T) {
 	a := newAccount(t, moto.Start(t), "launched")
 	c := a.resolved(t)
 	f := fleet.New(a.ec2, a.cluster, time.Now)
-	got, err := f.Launch(t.Context(), "token-launched", a.request(t, c, model.OnDemand, 2, "m5.large/eu-west-1a", "m5.xlarge/eu-west-1b"))
+	got, err := f.Launch(t.Context(), "token-launched", a.request(t, c, model.OnDemand, 2, "m5.large/"+moto.Region+"a", "m5.xlarge/"+moto.Region+"b"))
 	if err != nil || len(got.Instances) != 2 || len(got.Errors) != 0 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -184,7 +184,7 @@ func TestLaunchToEnd(t *testing.T) {
 		t.Fatalf("%d instances listed, 2 were bought", len(listed))
 	}
 	for _, i := range listed {
-		if !slices.Contains(ids, i.ID) || i.Tags[cloud.TagLaunch] != "l-launched" || i.Tags["team"] != "a" || i.CapacityType != model.OnDemand || !strings.HasPrefix(i.Zone, "eu-west-1") {
+		if !slices.Contains(ids, i.ID) || i.Tags[cloud.TagLaunch] != "l-launched" || i.Tags["team"] != "a" || i.CapacityType != model.OnDemand || !strings.HasPrefix(i.Zone, moto.Region) {
 			t.Errorf("instance %+v", i)
 		}
 	}
