@@ -50,7 +50,9 @@ type Price struct {
 	Available     *bool    `json:"available"`
 	ReservationID string   `json:"reservationId"`
 	Count         int      `json:"count"`
-	Source        string   `json:"source"` // of the price; empty = catalogue
+	Source        string   `json:"source"`        // of the price; empty = catalogue
+	Shortages     int      `json:"shortages"`     // history that strategies are told
+	Interruptions int      `json:"interruptions"` // the same
 }
 
 // Type is the facts of one instance type.
@@ -191,6 +193,8 @@ func (t *Type) check() error {
 			return fmt.Errorf("offerings[%d].capacityType: expected on-demand, spot or reserved, got %q", i, o.CapacityType)
 		case o.USDPerHour != nil && badPrice(*o.USDPerHour):
 			return fmt.Errorf("offerings[%d].usdPerHour: expected a price of 0 to %g, got %v", i, float64(maxUSDPerHour), *o.USDPerHour)
+		case o.Count < 0 || o.Shortages < 0 || o.Interruptions < 0:
+			return fmt.Errorf("offerings[%d].count, shortages, interruptions: expected numbers of at least 0", i)
 		case o.CapacityType == model.Reserved && o.ReservationID == "":
 			return fmt.Errorf("offerings[%d].reservationId: expected the reservation's id", i)
 		}
@@ -244,7 +248,7 @@ func (t *Table) Offerings(class *model.NodeClass, zones []string, opts Options) 
 				continue
 			}
 			o := &model.Offering{Type: it, Zone: p.Zone, CapacityType: p.CapacityType, Available: true,
-				ReservationID: p.ReservationID, Count: p.Count}
+				ReservationID: p.ReservationID, Count: p.Count, Shortages: p.Shortages, Interruptions: p.Interruptions}
 			ty.price(o, p, opts)
 			if p.Available != nil && !*p.Available {
 				o.Available, o.Unavailable = false, "the catalogue says it is not available"

@@ -277,6 +277,29 @@ func TestClosedOfferings(t *testing.T) {
 	}
 }
 
+// What is remembered of offerings reaches worlds, beside shortages, and is forgotten.
+func TestHistoryOfOfferings(t *testing.T) {
+	t.Parallel()
+	m := mirror(cluster.Offerings{Class: "default", List: []*model.Offering{offering("m5.large", 0.05), offering("m5.xlarge", 0.1)}})
+	m.RememberOffering("m5.large/us-east-1a/spot", 2, 5)
+	m.RememberOffering("m5.huge/us-east-1a/spot", 1, 1) // not sold any more
+	m.CloseOffering("m5.large/us-east-1a/spot", t0, t0.Add(3*time.Minute), "no capacity")
+	before := m.World(t0)
+	if o := before.Offerings["default"]; o[0].Shortages != 2 || o[0].Interruptions != 5 || o[0].Available || o[1].Interruptions != 0 {
+		t.Errorf("%+v %+v", o[0], o[1])
+	}
+	if o := m.World(t0.Add(3 * time.Minute)).Offerings["default"][0]; !o.Available || o.Interruptions != 5 {
+		t.Errorf("open again: %+v", o)
+	}
+	m.RememberOffering("m5.large/us-east-1a/spot", 0, 0)
+	if o := m.World(t0.Add(3 * time.Minute)).Offerings["default"][0]; o.Shortages != 0 || o.Interruptions != 0 {
+		t.Errorf("forgotten: %+v", o)
+	}
+	if before.Offerings["default"][0].Interruptions != 5 {
+		t.Error("a world changed after it was handed out")
+	}
+}
+
 func TestPodEvents(t *testing.T) {
 	t.Parallel()
 	at := t0.Add(time.Hour)

@@ -217,6 +217,22 @@ func (m *Mirror) CloseOffering(key string, now, until time.Time, why string) {
 	m.cache.offerings = nil
 }
 
+// history is what is remembered of an offering.
+type history struct{ shortages, interruptions int }
+
+// RememberOffering makes worlds tell what is remembered of an offering.
+func (m *Mirror) RememberOffering(key string, shortages, interruptions int) {
+	h := history{shortages, interruptions}
+	if m.history[key] == h {
+		return
+	}
+	m.history[key] = h
+	if h == (history{}) {
+		delete(m.history, key)
+	}
+	m.cache.offerings = nil
+}
+
 // ClosedSince is when an offering was last found short, zero where it is open.
 func (m *Mirror) ClosedSince(key string) time.Time { return m.closed[key].since }
 
@@ -253,6 +269,18 @@ func (m *Mirror) offeringLists(now time.Time) map[string][]*model.Offering {
 	lists := make(map[string][]*model.Offering, len(m.offers))
 	for class, c := range m.offers {
 		list, copied := c.list, false
+		for key, h := range m.history {
+			i, ok := c.index[key]
+			if !ok {
+				continue
+			}
+			if !copied {
+				list, copied = slices.Clone(c.list), true
+			}
+			told := *list[i]
+			told.Shortages, told.Interruptions = h.shortages, h.interruptions
+			list[i] = &told
+		}
 		for key, shut := range m.closed {
 			i, ok := c.index[key]
 			if !ok || !c.list[i].Available {
@@ -261,7 +289,7 @@ func (m *Mirror) offeringLists(now time.Time) map[string][]*model.Offering {
 			if !copied {
 				list, copied = slices.Clone(c.list), true
 			}
-			short := *c.list[i]
+			short := *list[i]
 			short.Available = false
 			short.Unavailable = fmt.Sprintf("short of capacity until %s: %s", shut.until.UTC().Format(time.RFC3339), shut.why)
 			list[i] = &short

@@ -233,8 +233,10 @@ func defaultStrategy() Strategy {
 // Builtins are the strategies that run from StrategyBinary, by name, with their kinds.
 func Builtins() map[string]string {
 	return map[string]string{
+		"capacity-mix": InstanceSelection,
 		"cost-optimal": InstanceSelection,
 		"first-fit":    InstanceSelection,
+		"resilient":    InstanceSelection,
 		"savings":      Consolidation,
 	}
 }

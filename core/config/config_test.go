@@ -180,7 +180,7 @@ func TestRefused(t *testing.T) {
 		"strategies": {text: ok + "strategies:\n  mine: {kind: instance-selection}\n  other: {kind: consolidation, path: /x}\n  savings: {kind: instance-selection}\n  pinned: {kind: consolidation, path: /x, sha256: ABC}\n  boxed: {kind: consolidation, isolation: container}\n", want: []string{
 			`default: bindings.consolidation: strategy "savings" is of kind instance-selection, expected one of kind consolidation`,
 			`weir.yaml:9: strategies.boxed.socket: is missing: a strategy in a container is reached over a socket`,
-			`weir.yaml:5: strategies.mine.path: is missing, and "mine" is not a built-in (cost-optimal, first-fit, savings)`,
+			`weir.yaml:5: strategies.mine.path: is missing, and "mine" is not a built-in (capacity-mix, cost-optimal, first-fit, resilient, savings)`,
 			`weir.yaml:6: strategies.other.sha256: is missing: a program that is not built in runs only with the SHA-256 it is pinned to`,
 			`weir.yaml:8: strategies.pinned.sha256: is "ABC", expected 64 hexadecimal digits in small letters`,
 			`weir.yaml:7: strategies.savings.kind: is "instance-selection", the built-in savings is of kind consolidation`}},

@@ -628,6 +628,7 @@ func (x *Executor) Short(list []Shortage, now time.Time) {
 func (x *Executor) shortagesAdded(d AddShortages, r Result) {
 	health, _ := r.Value.(map[string]ledger.OfferingHealth)
 	for key, h := range health {
+		x.m.RememberOffering(key, h.Shortages, h.Interruptions)
 		if h.ClosedUntil.After(x.now) {
 			x.m.CloseOffering(key, h.LastShortage, h.ClosedUntil, h.Message)
 		}

@@ -51,6 +51,7 @@ func (x *Executor) recover(r Recovered) {
 	}
 	for key, h := range r.Health {
 		x.wasShort[key] = x.wasShort[key] || h.Shortages > 0
+		x.m.RememberOffering(key, h.Shortages, h.Interruptions)
 		if h.ClosedUntil.After(x.now) {
 			x.m.CloseOffering(key, h.LastShortage, h.ClosedUntil, h.Message)
 		}

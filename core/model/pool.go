@@ -127,6 +127,8 @@ type Offering struct {
 	Unavailable   string // why not, where Available is false
 	ReservationID string
 	Count         int // of a reservation: how many are left
+	Shortages     int // of capacity, in a row, that are remembered of it
+	Interruptions int // that are remembered of it
 }
 
 // Key names the offering in memory shared by clusters: type/zone/capacity type.

@@ -78,8 +78,9 @@ func (m *market) priceRequest(w *model.World, pools []*model.Pool) *sdk.PriceReq
 	for class, r := range m.classes {
 		for k, o := range w.Offerings[class] {
 			req.USDPerHour[r.base+k] = o.USDPerHour
-			if !o.Available || o.Count != 0 {
-				req.Health[r.base+k] = sdk.Health{Available: o.Available, Unavailable: o.Unavailable, ReservationLeft: o.Count}
+			if !o.Available || o.Count != 0 || o.Shortages != 0 || o.Interruptions != 0 {
+				req.Health[r.base+k] = sdk.Health{Available: o.Available, Unavailable: o.Unavailable, Shortages: o.Shortages,
+					Interruptions: o.Interruptions, ReservationLeft: o.Count}
 			}
 		}
 	}

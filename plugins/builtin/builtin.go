@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-project/weir/plugins/capacitymix"
 	"github.com/weir-project/weir/plugins/costoptimal"
 	"github.com/weir-project/weir/plugins/firstfit"
+	"github.com/weir-project/weir/plugins/resilient"
 	"github.com/weir-project/weir/plugins/savings"
 	"github.com/weir-project/weir/plugins/sdk"
 )
@@ -19,8 +21,10 @@ const (
 )
 
 var constructors = map[string]func() sdk.Strategy{
+	capacitymix.Name: func() sdk.Strategy { return capacitymix.New() },
 	costoptimal.Name: func() sdk.Strategy { return costoptimal.New() },
 	firstfit.Name:    func() sdk.Strategy { return firstfit.New() },
+	resilient.Name:   func() sdk.Strategy { return resilient.New() },
 	savings.Name:     func() sdk.Strategy { return savings.New() },
 }
 

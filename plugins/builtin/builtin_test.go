@@ -52,7 +52,7 @@ func TestConformanceOfProcesses(t *testing.T) {
 		args   []string
 		status int
 		want   string
-	}{{nil, 2, "usage"}, {[]string{"cheapest"}, 2, "want one of cost-optimal, first-fit, savings"}, {[]string{"savings"}, 1, "not meant to be executed directly"}} {
+	}{{nil, 2, "usage"}, {[]string{"cheapest"}, 2, "want one of capacity-mix, cost-optimal, first-fit, resilient, savings"}, {[]string{"savings"}, 1, "not meant to be executed directly"}} {
 		out, err := exec.Command(path, c.args...).CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != c.status || !strings.Contains(string(out), c.want) {
