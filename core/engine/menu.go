@@ -87,7 +87,34 @@ func (m *menu) as(pk *packer, c *column, best int, size []int64, specs []bitset,
 	}
 	n.Requirements = claimRequirements(p.Pool, pk.joins.sets[c.custom], append([]*model.Offering{n.Offering}, n.Alternatives...))
 	n.Labels = nodeLabels(p.Pool, n.Offering, n.Requirements)
+	if len(p.minKeys) > 0 && m.pr.w.Settings.MinValuesBestEffort {
+		m.relaxMinValues(n, append([]int{best}, offers...))
+	}
 	return n
+}
+
+// relaxMinValues asks for no more flexibility than the offers have.
+func (m *menu) relaxMinValues(n *model.NewNode, offers []int) {
+	d := newDistinct(m.pool.minKeys)
+	for _, i := range offers {
+		d.add(m.pool, i)
+	}
+	relaxed := !d.satisfied()
+	n.MinValuesRelaxed = &relaxed
+	if !relaxed {
+		return
+	}
+	have := map[string]int{}
+	for i, r := range d.reqs {
+		have[r.Key] = len(d.seen[i])
+	}
+	reqs := slices.Clone(n.Requirements.All())
+	for i := range reqs {
+		if k, ok := have[reqs[i].Key]; ok {
+			reqs[i].MinValues = min(reqs[i].MinValues, k)
+		}
+	}
+	n.Requirements = require.NewSet(reqs...)
 }
 
 // wants is what the pods of a column take, and which offerings each kind may use.

@@ -314,8 +314,23 @@ func TestMinValues(t *testing.T) {
 		t.Errorf("B035: two zones left are fewer than three: %s", diff)
 	}
 	closed.Settings.MinValuesBestEffort = true
-	if diff := cmp.Diff([]string{"strict m5.large"}, bought(place(t, closed, nil))); diff != "" {
+	best := place(t, closed, nil)
+	if diff := cmp.Diff([]string{"strict m5.large"}, bought(best)); diff != "" {
 		t.Errorf("best effort: %s", diff)
+	}
+	zone, _ := best.New[0].Requirements.Get(model.LabelZone)
+	if relaxed := best.New[0].MinValuesRelaxed; relaxed == nil || !*relaxed || zone.MinValues != 2 {
+		t.Errorf("best effort: relaxed %v, minValues %d of the claim; want what there is, 2, and said to be so", relaxed, zone.MinValues)
+	}
+	for _, o := range closed.Offerings[mt.Class] {
+		o.Available = true
+	}
+	if n := place(t, closed, nil).New[0]; n.MinValuesRelaxed == nil || *n.MinValuesRelaxed {
+		t.Errorf("three zones are there: relaxed %v", n.MinValuesRelaxed)
+	}
+	closed.Settings.MinValuesBestEffort = false
+	if n := place(t, closed, nil).New[0]; n.Pool.Name != "strict" || n.MinValuesRelaxed != nil {
+		t.Errorf("strict: pool %s, relaxed %v", n.Pool.Name, n.MinValuesRelaxed)
 	}
 	only := place(t, world(mt.Pods(1, "a", 1000, 0), mt.Pool("p", mt.Types("m5.large"), flexible(model.LabelInstanceType, 2, require.In, "m5.large", "zz.large"))), nil)
 	if len(only.Unplaced) != 1 || !strings.Contains(only.Unplaced[0].Reasons[0].Message, "minValues 2") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -220,6 +221,9 @@ func (x *Executor) comingFor(l *launch, pool *model.Pool, n *model.NewNode) *com
 	if pool.Hash != "" {
 		annotations[model.AnnotationPoolHash] = pool.Hash
 		annotations[model.AnnotationPoolHashVersion] = pool.HashVersion
+	}
+	if n.MinValuesRelaxed != nil {
+		annotations[model.AnnotationMinValuesRelaxed] = strconv.FormatBool(*n.MinValuesRelaxed)
 	}
 	annotations[model.AnnotationLaunch] = l.id + "/" + l.token()
 	types, zones := map[string]bool{}, map[string]bool{}

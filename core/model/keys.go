@@ -30,6 +30,7 @@ const (
 	AnnotationTerminationTimestamp = "karpenter.sh/nodeclaim-termination-timestamp"
 	AnnotationPoolHash             = "karpenter.sh/nodepool-hash"
 	AnnotationPoolHashVersion      = "karpenter.sh/nodepool-hash-version"
+	AnnotationMinValuesRelaxed     = "karpenter.sh/nodeclaim-min-values-relaxed" // "true" or "false"
 	AnnotationPodDeletionCost      = "controller.kubernetes.io/pod-deletion-cost"
 	AnnotationLaunch               = "weir.dev/launch"             // "<launch id>/<client token>": the intent, on each claim
 	AnnotationInterruption         = "weir.dev/interruption"       // a notice's face on the claim, JSON

@@ -98,6 +98,9 @@ type NewNode struct {
 	Pods         []*Pod
 	Requests     resource.Vector // of the pods
 	Daemons      resource.Vector // of the daemon pods expected on it
+	// MinValuesRelaxed says, where best effort is enough for the pool's minValues, whether
+	// less flexibility than asked for was to be had; nil = all of it was demanded, or none.
+	MinValuesRelaxed *bool
 }
 
 // Placement puts pods on a node that exists or is on its way.

@@ -88,7 +88,7 @@ const (
 	NodePoolHash            = model.AnnotationPoolHash                      // NodePool, NodeClaim
 	NodePoolHashVersion     = model.AnnotationPoolHashVersion               // NodePool, NodeClaim
 	TerminationTimestamp    = model.AnnotationTerminationTimestamp          // NodeClaim, RFC 3339
-	MinValuesRelaxed        = "karpenter.sh/nodeclaim-min-values-relaxed"   // NodeClaim, "true" or "false"
+	MinValuesRelaxed        = model.AnnotationMinValuesRelaxed              // NodeClaim, "true" or "false"
 	RequestedDRADrivers     = "karpenter.sh/requested-dra-drivers"          // NodeClaim, comma list
 	PriceOverlayApplied     = "karpenter.sh/price-overlay-applied"          // NodeClaim, "true"
 	CapacityOverlayApplied  = "karpenter.sh/capacity-overlay-applied"       // NodeClaim, "true"
