@@ -67,7 +67,7 @@ func checkLedger(ctx context.Context, s ledger.Store, log *zap.Logger) (known bo
 	case errors.Is(err, dynamo.ErrTable):
 		return false, usageError{err}
 	case ctx.Err() != nil:
-		return false, ctx.Err()
+		return false, nil // asked to stop
 	}
 	log.Error("the ledger cannot be asked what it is: going on without it", zap.Error(err))
 	return false, nil

@@ -28,7 +28,7 @@ const Env = "WEIR_MOTO"
 
 // Region is where tests are, Account who they are.
 const (
-	Region  = "eu-west-1"
+	Region  = "us-east-1"
 	Account = "123456789012"
 )
 
