@@ -115,9 +115,9 @@ func (a *Admission) priority(spec *corev1.PodSpec) string {
 	name := spec.PriorityClassName
 	if name == "" {
 		for _, n := range sortedKeys(a.PriorityClasses) {
-			if a.PriorityClasses[n].GlobalDefault {
+			// of several, which only a race can bring about, the lowest holds
+			if c := a.PriorityClasses[n]; c.GlobalDefault && (name == "" || c.Value < a.PriorityClasses[name].Value) {
 				name = n
-				break
 			}
 		}
 		if name == "" {

@@ -321,7 +321,7 @@ spec:
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	a := &convert.Admission{
-		PriorityClasses: map[string]*schedulingv1.PriorityClass{"high": {Value: 100}, "usual": {Value: 5, GlobalDefault: true}},
+		PriorityClasses: map[string]*schedulingv1.PriorityClass{"high": {Value: 100}, "usual": {Value: 5, GlobalDefault: true}, "another": {Value: 9, GlobalDefault: true}},
 		RuntimeClasses: map[string]*nodev1.RuntimeClass{"kata": read[nodev1.RuntimeClass](t, `
 metadata: {name: kata}
 handler: kata
