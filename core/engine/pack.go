@@ -16,6 +16,9 @@ const (
 	improvePerUnit  = int64(500)
 	effortOfImprove = int64(5_000_000) // and a fifth of improvePerUnit beyond
 	maxRounds       = 6
+	leftOverFactor  = 4
+	maxVaried       = 40
+	effortOfVaried  = int64(10_000)
 )
 
 // packer buys nodes of some options for the pods that some groups have left.
@@ -261,26 +264,90 @@ func (p *packer) pack(value []float64, left []int64) []column {
 	bestLeft := slices.Clone(left)
 	if !p.large {
 		v := slices.Clone(value)
-		cols := best
+		cols, over := best, bestLeft
 		for round := 1; round < maxRounds && work*int64(round+1) < min(effortOfRounds+roundsPerUnit*units/5, roundsPerUnit*units); round++ {
-			p.revalue(v, value, cols)
+			p.revalue(v, value, cols, over)
 			try := slices.Clone(start)
 			var w int64
 			cols, w = p.greedy(v, try, p.newCaps())
+			over = try
 			work = max(work, w)
 			if p.better(cols, best, try, bestLeft) {
 				best, bestLeft = cols, try
 			}
 		}
+		if len(p.limitedPools()) > 0 && work < effortOfRounds/8 {
+			best, bestLeft = p.spare(value, start, best, bestLeft)
+		}
+		best, bestLeft = p.vary(value, start, best, bestLeft, work)
 		best = p.improve(best, bestLeft, value, min(effortOfImprove+improvePerUnit*units/5, improvePerUnit*units))
 	}
 	copy(left, bestLeft)
 	return best
 }
 
+// spare tries to leave a part of the limits unused: what a limit allows may be better
+// kept for pods that nothing else would take, and a higher limit must not make a plan
+// worse than a lower one did.
+func (p *packer) spare(value []float64, start []int64, best []column, bestLeft []int64) ([]column, []int64) {
+	for _, part := range []struct{ of, minus int64 }{{80, 0}, {50, 0}, {25, 0}, {0, 0}, {100, 1}, {100, 2}, {100, 3}} {
+		c := p.newCaps()
+		c.scale(part.of)
+		for _, l := range c.limits {
+			if l.nodes != nil {
+				*l.nodes = max(*l.nodes-part.minus, 0)
+			}
+		}
+		try := slices.Clone(start)
+		cols, _ := p.greedy(value, try, c)
+		if p.better(cols, best, try, bestLeft) {
+			best, bestLeft = cols, try
+		}
+	}
+	return best, bestLeft
+}
+
+// vary tries further orders on small problems, where one bad choice weighs most: values
+// shifted this way and that, the same way every time. With limits every other try
+// leaves a part of them unused, too.
+func (p *packer) vary(value []float64, start []int64, best []column, bestLeft []int64, work int64) ([]column, []int64) {
+	v := make([]float64, len(value))
+	draw := uint64(1)
+	for spent, n := work+int64(len(p.options)), 0; n < maxVaried && spent < effortOfVaried; n++ {
+		for g := range v {
+			draw = draw*6364136223846793005 + 1442695040888963407
+			v[g] = value[g] * math.Exp2(2*float64(draw>>40)/(1<<24)-1)
+		}
+		c := p.newCaps()
+		if n%2 == 1 {
+			c.scale(int64(100 - draw>>40%100))
+		}
+		try := slices.Clone(start)
+		cols, w := p.greedy(v, try, c)
+		spent += w + int64(len(p.options))
+		if p.better(cols, best, try, bestLeft) {
+			best, bestLeft = cols, try
+		}
+	}
+	return best, bestLeft
+}
+
+// scale leaves a part of the limits, in percent.
+func (c *caps) scale(percent int64) {
+	for _, l := range c.limits {
+		for name, x := range l.left {
+			l.left[name] = x / 100 * percent
+		}
+		if l.nodes != nil {
+			*l.nodes = *l.nodes * percent / 100
+		}
+	}
+}
+
 // revalue sets the values for the next round: by how inefficient the nodes of a
-// group's pods were on the average.
-func (p *packer) revalue(v, value []float64, cols []column) {
+// group's pods were on the average. Groups with pods left over are
+// worth several times as much: others may have used up what only they need.
+func (p *packer) revalue(v, value []float64, cols []column, over []int64) {
 	n := make([]float64, len(v))
 	e := make([]float64, len(v))
 	for i := range cols {
@@ -300,14 +367,17 @@ func (p *packer) revalue(v, value []float64, cols []column) {
 		if n[g] > 0 && e[g] > 0 {
 			v[g] *= math.Pow(n[g]/e[g], 0.7)
 		}
+		if over[g] > 0 {
+			v[g] *= leftOverFactor
+		}
 	}
 }
 
 // improve takes the least efficient nodes apart and packs their pods again, as long
 // as that saves money. Each try looks at a larger share of the nodes.
 func (p *packer) improve(cols []column, left []int64, value []float64, effort int64) []column {
-	if len(p.limitedPools()) > 0 || p.newBounds() != nil {
-		return cols // what a limit still allows depends on all nodes together
+	if p.newBounds() != nil {
+		return cols // what a strategy's share still allows depends on all nodes together
 	}
 	var spent int64
 	for share := 0.02; share < 0.5 && spent < effort; share *= 1.6 {
@@ -321,22 +391,32 @@ func (p *packer) improve(cols []column, left []int64, value []float64, effort in
 			}
 			k++
 		}
-		best := cols[:k]
+		best, bestLeft := cols[:k], left
 		for _, power := range []float64{1, 1.05, 1.15, 0.95} {
 			v := make([]float64, len(value))
 			for i, x := range value {
 				v[i] = math.Pow(x, power)
 			}
 			try := slices.Clone(again)
-			redone, w := p.greedy(v, try, p.newCaps())
+			redone, w := p.greedy(v, try, p.capsBeside(cols[k:]))
 			spent += w
-			if p.fewer(try, left) == 0 && cost(redone) < cost(best)-1e-9 {
-				best = redone
+			if p.better(redone, best, try, bestLeft) {
+				best, bestLeft = redone, try
 			}
 		}
 		cols = append(slices.Clone(best), cols[k:]...)
+		copy(left, bestLeft)
 	}
 	return cols
+}
+
+// capsBeside is what limits and reservations leave beside the given nodes.
+func (p *packer) capsBeside(cols []column) *caps {
+	c := p.newCaps()
+	for i := range cols {
+		c.take(cols[i].opt, cols[i].times)
+	}
+	return c
 }
 
 func (c *column) valueAt(value []float64) float64 {
