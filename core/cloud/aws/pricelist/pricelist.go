@@ -22,7 +22,9 @@ type List struct {
 }
 
 // New makes the list of a region.
-func New(api pricing.GetProductsAPIClient, region string) *List { return &List{api: api, region: region} }
+func New(api pricing.GetProductsAPIClient, region string) *List {
+	return &List{api: api, region: region}
+}
 
 // Endpoint is the region whose endpoint answers for a region; empty where there is no price list.
 func Endpoint(region string) string {
