@@ -248,7 +248,7 @@ func (a *around) compile(pr *problem) error {
 		g.picked = a.picks(g.pods[0])
 		g.picked.each(func(s int) {
 			if _, ok := a.hostCaps[s]; ok {
-				g.counted = append(g.counted, s)
+				g.counted = append(g.counted, bounded{s, 1})
 			}
 		})
 		g.alone = intersects(g.lays, g.bears)
@@ -328,8 +328,8 @@ func (n *neighbours) room(g *group, want int64) int64 {
 	if g.alone {
 		want = min(want, 1)
 	}
-	for _, s := range g.counted {
-		want = min(want, (n.a.hostCaps[s]-n.counts[s])/int64(g.per))
+	for _, c := range g.counted {
+		want = min(want, (n.a.hostCaps[c.selector]-n.counts[c.selector])/c.per)
 	}
 	if n.most != nil {
 		for _, b := range g.belongs {
@@ -341,8 +341,8 @@ func (n *neighbours) room(g *group, want int64) int64 {
 
 func (n *neighbours) add(g *group, units int64) {
 	n.tokens.or(g.lays)
-	for _, s := range g.counted {
-		n.counts[s] += units * int64(g.per)
+	for _, c := range g.counted {
+		n.counts[c.selector] += units * c.per
 	}
 	if n.most != nil {
 		for _, b := range g.belongs {

@@ -88,7 +88,8 @@ func (pr *problem) together(g *group) []*group {
 		u := *g
 		u.pods, u.per, u.req = g.pods[:n], n, g.req.Scale(int64(n))
 		u.size = pr.vec(u.req)
-		if n > 1 && !pr.holds(&u) {
+		u.counted = sumBounded(g.counted, int64(n), nil, 0)
+		if n > 1 && (!pr.around.bearable(&u) || !pr.holds(&u)) {
 			continue
 		}
 		pr.refuse(g.pods[n:], "affinity: it must share a node with the others of its kind, and no machine holds them all")
@@ -148,12 +149,34 @@ func (pr *problem) unit(host, g *group, guests int) *group {
 	u.alone = host.alone || g.alone
 	u.picked = host.picked.clone()
 	u.picked.or(g.picked)
-	u.counted = append(slices.Clone(host.counted), g.counted...)
+	u.counted = sumBounded(host.counted, 1, g.counted, int64(guests))
 	u.spec = pr.joint(host.spec, g.spec)
-	if u.spec == nil {
+	if u.spec == nil || !pr.around.bearable(&u) {
 		return nil
 	}
 	return &u
+}
+
+// sumBounded is what a unit of n times a and m times b has of bounded pods.
+func sumBounded(a []bounded, n int64, b []bounded, m int64) []bounded {
+	out := make([]bounded, 0, len(a)+len(b))
+	for _, c := range a {
+		out = append(out, bounded{c.selector, c.per * n})
+	}
+	for _, c := range b {
+		if i := slices.IndexFunc(out, func(o bounded) bool { return o.selector == c.selector }); i >= 0 {
+			out[i].per += c.per * m
+		} else {
+			out = append(out, bounded{c.selector, c.per * m})
+		}
+	}
+	return out
+}
+
+// bearable says whether a node without other pods may hold a unit of the group, as far
+// as spreads over hosts go.
+func (a *around) bearable(g *group) bool {
+	return !slices.ContainsFunc(g.counted, func(c bounded) bool { return c.per > a.hostCaps[c.selector] })
 }
 
 // joint is a spec that asks for what both ask; nil where nothing satisfies both.

@@ -28,8 +28,9 @@ type problem struct {
 	crowd  *crowd
 	// stepped is how much of the quantities of price steps is bought already, by name
 	stepped map[string]float64
-	varied  []varied        // new nodes of pools that are to lie in several places
-	kept    []model.Verdict // pods that have their verdict already
+	varied  []varied         // new nodes of pools that are to lie in several places
+	kept    []model.Verdict  // pods that have their verdict already
+	before  []*model.NewNode // what the attempt before bought, some of whose pods could not run there
 }
 
 // spec is what equal pods ask for besides amounts.
@@ -39,6 +40,7 @@ type spec struct {
 	own   []require.Set // what the pod itself asks for: any one of these
 	terms []require.Set // the same with the places of its volumes and pinned values
 	elig  []eligibility // by pool index
+	free  *spec         // the same without pinned values; nil where there are none
 }
 
 // eligibility is what of a pool a spec may use.
@@ -51,21 +53,29 @@ type eligibility struct {
 // group is pods that are equal in everything that matters. They are placed in
 // units: usually one pod, several where they must share a node.
 type group struct {
-	spec *spec
-	pods []*model.Pod
-	per  int             // pods of a unit
-	req  resource.Vector // of a unit
-	size []int64         // req by dims
+	number int // the same for the pieces that a group is taken into
+	spec   *spec
+	pods   []*model.Pod
+	per    int             // pods of a unit
+	req    resource.Vector // of a unit
+	size   []int64         // req by dims
 
 	// Neighbours; nil where no pod asks anything of another.
 	picked      bitset        // selectors that pick its pods
 	lays, bears bitset        // tokens, see around
-	counted     []int         // selectors whose pods are bounded on one node
+	counted     []bounded     // selectors whose pods are bounded on one node
 	alone       bool          // at most one unit on a node
 	only        []*model.Node // the only nodes it may join, nil = any, also new ones
 	bound       bool          // only is meant, even where it is empty
 	why         *model.Reason // why what is left of it has no place, where that is known
 	belongs     []belongs     // what a unit adds to the workloads that a strategy bounds on a node
+}
+
+// bounded is how many pods of a unit a selector picks of which one node may hold only
+// so many.
+type bounded struct {
+	selector int
+	per      int64
 }
 
 // units is how many units the group has.
@@ -286,8 +296,8 @@ func compileLoosely(w *model.World, prices *model.Prices, pods []*model.Pod) *pr
 	return pr
 }
 
-func compile(w *model.World, prices *model.Prices, pods []*model.Pod, ranked bool) *problem {
-	pr := &problem{w: w, prices: prices, ranked: ranked, class: map[string]*class{}}
+func compile(w *model.World, prices *model.Prices, pods []*model.Pod, ranked bool, before []*model.NewNode) *problem {
+	pr := &problem{w: w, prices: prices, ranked: ranked, before: before, class: map[string]*class{}}
 	if pr.prices == nil {
 		pr.prices = &model.Prices{}
 	}
@@ -378,6 +388,7 @@ func (pr *problem) group(pods []*model.Pod) {
 	for _, k := range keys {
 		g := groups[k]
 		slices.SortFunc(g.pods, bindingOrder)
+		g.number = len(pr.groups)
 		pr.groups = append(pr.groups, g)
 	}
 	specKeys := make([]string, 0, len(specs))

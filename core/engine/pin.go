@@ -25,13 +25,14 @@ type pinner struct {
 	counts map[pinCount]int64 // pods that were pinned here so far
 	anti   map[pinAnti]int64
 	specs  map[string]*spec               // pinned specs by text
-	costs  map[string]float64             // of a spec by pins; +Inf = cannot run there
+	costs  map[string]float64             // of a group by pins; +Inf = cannot run there
 	base   map[spreadBase]int64           // counts on existing nodes
 	doms   map[spreadBase][]string        // universes
 	there  map[keySelector]*existingCount // of counts and totals on existing nodes
 	totals map[keySelector]int64          // pods that were pinned, whatever the value
 	free   map[string][]string            // values of a key that a spec may use
 	next   int                            // index of the next new spec
+	space  *Space                         // room on existing nodes, for values that cannot be bought; nil until it is needed
 }
 
 type pinCount struct {
@@ -42,7 +43,7 @@ type pinCount struct {
 // spreadBase is what the count of a spread depends on besides the pinned pods; the
 // value and the selector are left out where the question is for all of them.
 type spreadBase struct {
-	spec          int
+	group         int
 	key, value    string
 	selector      int
 	honorAffinity bool
@@ -89,12 +90,22 @@ func (pr *problem) pin() {
 	if len(queue) == 0 {
 		return
 	}
-	// pods that others want to be near come first, then those that want to be near them
+	// Pods that ask for nothing themselves come first, for kube-scheduler may bind them
+	// before all others; then those that others want to be near, then those that want to
+	// be near them; those with little choice before those with more; then those that bear
+	// the least skew: they even out what is there.
+	choice := map[*group]int{}
+	for _, g := range queue {
+		choice[g] = p.choice(g, keys[g])
+	}
 	slices.SortStableFunc(queue, func(x, y *group) int {
+		if a, b := x.asks(), y.asks(); a != b {
+			return cmp.Compare(b2i(a), b2i(b))
+		}
 		if pr.ranked && x.priority() != y.priority() {
 			return cmp.Compare(y.priority(), x.priority())
 		}
-		return cmp.Compare(len(x.topo().Affinity), len(y.topo().Affinity))
+		return cmp.Or(cmp.Compare(len(x.topo().Affinity), len(y.topo().Affinity)), cmp.Compare(choice[x], choice[y]), cmp.Compare(y.skew(), x.skew()))
 	})
 	for len(queue) > 0 {
 		var later []*group
@@ -174,6 +185,40 @@ func (p *pinner) keysOf() map[*group][]string {
 	return out
 }
 
+// choice is how many values of its keys a group may have, each looked at by itself.
+func (p *pinner) choice(g *group, keys []string) (n int) {
+	for _, key := range keys {
+		for _, v := range p.values(g, key) {
+			if !math.IsInf(p.cost(g, map[string]string{key: v}), 1) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// asks says whether the pods of the group ask for something of those around them.
+func (g *group) asks() bool {
+	t := g.topo()
+	return len(t.Spreads)+len(t.Affinity)+len(t.AntiAffinity) > 0
+}
+
+// skew is the least that one of the spreads of the group bears.
+func (g *group) skew() int64 {
+	least := int64(math.MaxInt64)
+	for _, s := range g.topo().Spreads {
+		least = min(least, s.MaxSkew)
+	}
+	return least
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 func (g *group) topo() *model.Topology {
 	if t := g.pods[0].Topology; t != nil {
 		return t
@@ -224,8 +269,8 @@ func (p *pinner) one(g *group, keys []string) (map[string]string, *model.Reason)
 		var why *model.Reason
 		for _, v := range p.values(g, key) {
 			pins[key] = v
-			cost := p.cost(g.spec, pins)
-			if math.IsInf(cost, 1) {
+			cost := p.cost(g, pins)
+			if math.IsInf(cost, 1) || cost == math.MaxFloat64 && p.spot(g, pins) == nil {
 				continue
 			}
 			crowd, r := p.allowed(g, key, v)
@@ -255,7 +300,7 @@ func (p *pinner) one(g *group, keys []string) (map[string]string, *model.Reason)
 func (p *pinner) nowhere(g *group, key string) *model.Reason {
 	if len(p.pr.pools) > 0 {
 		r := p.pr.reason(g, p.pr.pools[0])
-		if r.Filter != model.FilterOfferings || r.TypesLeft == 0 {
+		if r.Message != usedUp && r.Filter != model.FilterLimits {
 			return &r
 		}
 	}
@@ -341,7 +386,7 @@ func (p *pinner) spreadAllows(g *group, s *model.Spread, value string) (crowd in
 // spreadCount is the pods of a spread with a value: on existing nodes that count for
 // this pod, and pinned ones.
 func (p *pinner) spreadCount(g *group, s *model.Spread, sel int, value string) int64 {
-	k := spreadBase{g.spec.index, s.Key, value, sel, s.HonorAffinity, s.HonorTaints}
+	k := spreadBase{g.number, s.Key, value, sel, s.HonorAffinity, s.HonorTaints}
 	n, ok := p.base[k]
 	if !ok {
 		for _, node := range p.pr.w.Nodes {
@@ -359,11 +404,23 @@ func (p *pinner) countsFor(g *group, s *model.Spread, n *model.Node) bool {
 	if !n.Joined() {
 		return false
 	}
-	if s.HonorAffinity && anyTerm(g.spec.own, n.Labels) != nil {
+	for i := range g.topo().Spreads { // kube-scheduler looks at nodes only that have the labels of all
+		k := g.topo().Spreads[i].Key
+		if _, ok := n.Labels[k]; !ok && k != model.LabelHostname {
+			return false
+		}
+	}
+	return counts(g.spec, s, n.Labels, n.Taints)
+}
+
+// counts says whether a node with these labels and taints counts for a spread, as far as
+// its policies go.
+func counts(sp *spec, s *model.Spread, labels map[string]string, taints []model.Taint) bool {
+	if s.HonorAffinity && anyTerm(sp.own, labels) != nil {
 		return false
 	}
 	if s.HonorTaints {
-		if _, bad := g.spec.pod.Repelled(n.Taints); bad {
+		if _, bad := sp.pod.Repelled(taints); bad {
 			return false
 		}
 	}
@@ -371,10 +428,10 @@ func (p *pinner) countsFor(g *group, s *model.Spread, n *model.Node) bool {
 }
 
 // universe is the values over which a spread is counted: those of existing nodes
-// that count, and those that can really be bought for the pod, its volumes left out
-// of account.
+// that count, those of nodes that an earlier attempt at the same plan bought, and those
+// that can really be bought for the pod, its volumes left out of account.
 func (p *pinner) universe(g *group, s *model.Spread) []string {
-	k := spreadBase{spec: g.spec.index, key: s.Key, honorAffinity: s.HonorAffinity, honorTaints: s.HonorTaints}
+	k := spreadBase{group: g.number, key: s.Key, honorAffinity: s.HonorAffinity, honorTaints: s.HonorTaints}
 	if u, ok := p.doms[k]; ok {
 		return u
 	}
@@ -384,12 +441,17 @@ func (p *pinner) universe(g *group, s *model.Spread) []string {
 			set[v] = true
 		}
 	}
+	for _, n := range p.pr.before { // those that were bought for others
+		if v, ok := n.Labels[s.Key]; ok && counts(g.spec, s, n.Labels, n.Pool.Taints) {
+			set[v] = true
+		}
+	}
 	free := *g.spec
 	if len(g.spec.pod.Topology.VolumeTerms) > 0 {
 		free = *p.specWith(g.spec.own, g.spec.pod)
 	}
 	for _, v := range p.offered(&free, s.Key) {
-		if !math.IsInf(p.buyCost(&free, map[string]string{s.Key: v}), 1) {
+		if !math.IsInf(p.buyCost(&free, g.size, map[string]string{s.Key: v}), 1) {
 			set[v] = true
 		}
 	}
@@ -491,7 +553,27 @@ func (p *pinner) total(key string, sel int) int64 {
 
 func (p *pinner) shunned(k antiKey, value string) bool { return p.anti[pinAnti{k, value}] > 0 }
 
+// spot is the first existing node with the values that has room for one more pod of the
+// group.
+func (p *pinner) spot(g *group, pins map[string]string) *spot {
+	if p.space == nil {
+		p.space = NewSpace(p.pr.w)
+	}
+	want := require.FromLabels(pins)
+	for _, sp := range p.space.nodes {
+		if g.req.Fits(sp.free) && want.LabelsSatisfy(sp.node.Labels) == nil && sp.allows(g.spec.pod, g.spec.terms) == nil {
+			return sp
+		}
+	}
+	return nil
+}
+
 func (p *pinner) record(g *group, pins map[string]string) {
+	if p.cost(g, pins) == math.MaxFloat64 { // nothing can be bought there: the room is used up
+		if sp := p.spot(g, pins); sp != nil {
+			sp.free = sp.free.Sub(g.req)
+		}
+	}
 	for key, v := range pins {
 		g.picked.each(func(s int) {
 			p.counts[pinCount{key, v, s}]++
@@ -513,15 +595,16 @@ func pinText(pins map[string]string) string {
 	return b.String()
 }
 
-// cost is a measure of what a pod of the spec costs with these values, to choose
+// cost is a measure of what a pod of the group costs with these values, to choose
 // between equally crowded ones: the least price per machine size, 0 where an
 // existing node may take it, +Inf where nothing may.
-func (p *pinner) cost(s *spec, pins map[string]string) float64 {
-	k := fmt.Sprintf("%d|%s", s.index, pinText(pins))
+func (p *pinner) cost(g *group, pins map[string]string) float64 {
+	k := fmt.Sprintf("%d|%s", g.number, pinText(pins))
 	if c, ok := p.costs[k]; ok {
 		return c
 	}
-	c := p.buyCost(s, pins)
+	s := g.spec
+	c := p.buyCost(s, g.size, pins)
 	if math.IsInf(c, 1) {
 		want := require.FromLabels(pins)
 		for _, n := range p.pr.w.Nodes {
@@ -538,9 +621,8 @@ func (p *pinner) cost(s *spec, pins map[string]string) float64 {
 	return c
 }
 
-func (p *pinner) buyCost(s *spec, pins map[string]string) float64 {
+func (p *pinner) buyCost(s *spec, size []int64, pins map[string]string) float64 {
 	best := math.Inf(1)
-	size := p.pr.vec(s.pod.Requests)
 	ps := p.pinnedSpec(s, pins)
 	for _, pool := range p.pr.pools {
 		e := ps.elig[pool.index]
@@ -571,7 +653,7 @@ func (p *pinner) pinnedSpec(s *spec, pins map[string]string) *spec {
 		terms[i] = t.And(want)
 	}
 	n := p.specWith(terms, s.pod)
-	n.own = s.own
+	n.own, n.free = s.own, s
 	p.specs[k] = n
 	return n
 }

@@ -43,7 +43,10 @@ func Place(w *model.World, prices *model.Prices) *Result {
 // placeAll finds places for some of the waiting pods; ranked = higher priorities are
 // served first, whatever that costs.
 func placeAll(w *model.World, prices *model.Prices, waiting []*model.Pod, ranked bool) *Result {
-	r, misfits := pass(w, prices, waiting, nil, ranked)
+	r, misfits := pass(w, prices, waiting, nil, ranked, nil)
+	if len(misfits) > 0 { // once more, knowing which nodes are bought for others: they may count for spreads
+		r, misfits = pass(w, prices, waiting, nil, ranked, r.New)
+	}
 	var out []model.Verdict
 	without := map[*model.Pod]bool{}
 	for attempt := 0; len(misfits) > 0; attempt++ {
@@ -63,7 +66,7 @@ func placeAll(w *model.World, prices *model.Prices, waiting []*model.Pod, ranked
 			out = append(out, model.Verdict{Pod: m.pod, Reasons: []model.Reason{m.why}})
 		}
 		pods := slices.DeleteFunc(slices.Clone(waiting), func(p *model.Pod) bool { return without[p] })
-		r, misfits = pass(w, prices, pods, out, ranked)
+		r, misfits = pass(w, prices, pods, out, ranked, r.New)
 		if attempt == maxReplans {
 			break
 		}
@@ -75,9 +78,10 @@ func placeAll(w *model.World, prices *model.Prices, waiting []*model.Pod, ranked
 // something of others is.
 const maxReplans = 4
 
-// pass is one attempt over the given pods; kept are verdicts that stand already.
-func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.Verdict, ranked bool) (*Result, []misfit) {
-	pr := compile(w, prices, pods, ranked)
+// pass is one attempt over the given pods; kept are verdicts that stand already, before
+// is what the attempt before bought.
+func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.Verdict, ranked bool, before []*model.NewNode) (*Result, []misfit) {
+	pr := compile(w, prices, pods, ranked, before)
 	pr.kept = append(pr.kept, kept...)
 	res := &Result{Unplaced: pr.kept}
 	left := make([]int64, len(pr.groups))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -12,9 +13,13 @@ import (
 
 // replay carries a plan out pod by pod, the way kube-scheduler would, and tells the
 // pods that it could not bind because of the pods around them. All planned nodes are
-// there from the start. Pods that ask something of others go first, as soon as they
-// may; then those that ask nothing, then the first kind again: what is left after
-// that has no order in which it could run.
+// there from the start.
+//
+// Nobody knows in which order kube-scheduler will take the pods, so the plan has to hold
+// in the one that is hardest: pods that ask nothing of others are bound first, for
+// nothing keeps them back; then the others, as soon as they may. And spreads have to
+// hold in the end, with all pods there, too: then the emptiest value always has room
+// for its next pod, and no order leads to a dead end.
 type replay struct {
 	places  []*place
 	planned map[*model.Pod]bool
@@ -33,7 +38,7 @@ type asker struct{ terms, tolerations int }
 
 // countedKey is what decides which places count for a spread.
 type countedKey struct {
-	key              string
+	key, keys        string
 	affinity, taints bool
 	asker            asker
 }
@@ -46,7 +51,7 @@ type counted struct {
 }
 
 // tally counts the pods of a selector by value over the places that count for a
-// spread, and knows the least of the counts. Pods only ever come.
+// spread, and knows the least of the counts.
 type tally struct {
 	over  *counted
 	by    map[string]int64
@@ -310,6 +315,34 @@ func (c *census) tallied(over *counted) *tally {
 	return t
 }
 
+// remove takes back what add bound, as far as spreads count it.
+func (r *replay) remove(p *model.Pod, pl *place) {
+	if p.Deleting != nil {
+		return
+	}
+	for _, c := range r.kindOf[p].picked {
+		c.on[pl]--
+		for key, m := range c.byKey {
+			if v, ok := pl.value(key); ok {
+				m[v]--
+			}
+		}
+		for _, t := range c.over {
+			if v, ok := t.over.places[pl]; ok {
+				t.remove(v)
+			}
+		}
+	}
+}
+
+func (t *tally) remove(v string) {
+	n := t.by[v]
+	t.by[v] = n - 1
+	t.holds[n]--
+	t.holds[n-1]++
+	t.least = min(t.least, n-1)
+}
+
 func (t *tally) add(v string) {
 	n := t.by[v]
 	t.by[v] = n + 1
@@ -320,21 +353,47 @@ func (t *tally) add(v string) {
 	}
 }
 
-// run binds the queue in rounds and answers what is left.
+// run binds the queue in rounds, by priority and age, and answers what is left.
 func (r *replay) run(queue []waitingPod) []misfit {
 	var asking, plain []waitingPod
+	slices.SortFunc(queue, func(a, b waitingPod) int {
+		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), a.pod.Created.Compare(b.pod.Created), cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
+	})
 	for _, q := range queue {
-		if q.pod.Topology.None() {
+		if t := q.pod.Topology; t == nil || len(t.Spreads)+len(t.Affinity)+len(t.AntiAffinity) == 0 {
 			plain = append(plain, q)
 		} else {
 			asking = append(asking, q)
 		}
 	}
-	asking, _ = r.round(asking)
-	plain, lost := r.round(plain)
-	_ = plain
-	_, more := r.round(asking)
-	return append(lost, more...)
+	_, lost := r.round(plain)
+	left, more := r.round(asking)
+	waits := make(map[*model.Pod]bool, len(left))
+	for _, q := range left {
+		waits[q.pod] = true
+	}
+	bound := slices.DeleteFunc(asking, func(q waitingPod) bool { return waits[q.pod] || len(q.pod.Topology.Spreads) == 0 })
+	return slices.Concat(lost, more, r.unsettled(bound))
+}
+
+// unsettled takes back pods, the last first, whose spreads do not hold once all are there.
+func (r *replay) unsettled(bound []waitingPod) (out []misfit) {
+	for {
+		before := len(out)
+		for i := len(bound) - 1; i >= 0; i-- {
+			q := bound[i]
+			for j := range q.pod.Topology.Spreads {
+				if reason := r.skewed(q.pod, q.at, &q.pod.Topology.Spreads[j], 0); reason != nil {
+					r.remove(q.pod, q.at)
+					bound, out = slices.Delete(bound, i, i+1), append(out, misfit{q.pod, *reason})
+					break
+				}
+			}
+		}
+		if len(out) == before {
+			return out
+		}
+	}
 }
 
 // round binds whatever may be bound until nothing more can.
@@ -405,6 +464,16 @@ func (r *replay) refuses(p *model.Pod, pl *place) *model.Reason {
 }
 
 func (r *replay) spreadRefuses(p *model.Pod, pl *place, s *model.Spread) *model.Reason {
+	self := int64(0)
+	if s.Selector.Picks(p) {
+		self = 1
+	}
+	return r.skewed(p, pl, s, self)
+}
+
+// skewed says that a spread of a pod does not hold at a place if so many pods come to
+// those that it counts.
+func (r *replay) skewed(p *model.Pod, pl *place, s *model.Spread, more int64) *model.Reason {
 	own, ok := pl.value(s.Key)
 	if !ok {
 		return &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf("topology spread: %s has no label %s", pl.name, s.Key)}
@@ -415,20 +484,41 @@ func (r *replay) spreadRefuses(p *model.Pod, pl *place, s *model.Spread) *model.
 	if !over.values[own] || int64(len(over.values)) < s.MinDomains {
 		least = 0
 	}
-	self := int64(0)
-	if s.Selector.Picks(p) {
-		self = 1
-	}
-	if counts[own]+self-least > s.MaxSkew {
+	if counts[own]+more-least > s.MaxSkew {
 		return &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf("topology spread: %s=%s holds %d of the pods, the emptiest of %d values %d, maxSkew is %d",
 			s.Key, own, counts[own], len(over.values), least, s.MaxSkew)}
 	}
 	return nil
 }
 
+// hasAll says whether the place has the labels of all spreads: kube-scheduler counts no
+// other nodes for any of them.
+func (pl *place) hasAll(spreads []model.Spread) bool {
+	for i := range spreads {
+		if _, ok := pl.value(spreads[i].Key); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// spreadKeys is the labels of all spreads of a pod, where there are several.
+func spreadKeys(p *model.Pod) string {
+	spreads := p.Topology.Spreads
+	if len(spreads) == 1 {
+		return ""
+	}
+	var b strings.Builder
+	for i := range spreads {
+		b.WriteString(spreads[i].Key)
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
 // countedFor finds the places that count for a spread of a pod.
 func (r *replay) countedFor(p *model.Pod, s *model.Spread) *counted {
-	k := countedKey{key: s.Key, affinity: s.HonorAffinity, taints: s.HonorTaints, asker: r.asker(p)}
+	k := countedKey{key: s.Key, keys: spreadKeys(p), affinity: s.HonorAffinity, taints: s.HonorTaints, asker: r.asker(p)}
 	if !s.HonorAffinity {
 		k.asker.terms = 0
 	}
@@ -441,7 +531,7 @@ func (r *replay) countedFor(p *model.Pod, s *model.Spread) *counted {
 	out := &counted{key: s.Key, places: map[*place]string{}, values: map[string]bool{}}
 	for _, x := range r.places {
 		v, ok := x.value(s.Key)
-		if !ok {
+		if !ok || !x.hasAll(p.Topology.Spreads) {
 			continue
 		}
 		if s.HonorAffinity && anyTerm(p.Terms, x.labels) != nil {

@@ -16,9 +16,43 @@ func (pr *problem) reasons(g *group) []model.Reason {
 	}
 	out := make([]model.Reason, 0, len(pr.pools))
 	for _, p := range pr.pools {
-		out = append(out, pr.reason(g, p))
+		r := pr.reason(g, p)
+		if pr.alone(g, p) {
+			r = amongOthers(r)
+		}
+		out = append(out, r)
 	}
 	return out
+}
+
+// alone says whether one pod of the group could run on a new node of the pool if there
+// were no others: then it is its neighbours that stand in the way, whatever the pool
+// lacks at the place that they leave.
+func (pr *problem) alone(g *group, p *pool) bool {
+	free := g.spec.free
+	if free == nil && g.per == 1 {
+		return false
+	}
+	if free == nil {
+		free = g.spec
+	}
+	one := *g
+	one.spec, one.req, one.per = free, g.pods[0].Requests, 1
+	for one.spec.free != nil {
+		one.spec = one.spec.free
+	}
+	r := pr.reason(&one, p)
+	return r.Filter == model.FilterLimits || r.Message == usedUp
+}
+
+// amongOthers is a reason that holds only for the place that a pod's neighbours leave.
+func amongOthers(r model.Reason) model.Reason {
+	if r.Filter == model.FilterLimits || r.Filter == model.FilterPorts {
+		return r
+	}
+	r.Filter = model.FilterTopology
+	r.Message = "where the pods that its spreads and affinities count let it be, there is nothing for it: " + r.Message
+	return r
 }
 
 // portReason says which DaemonSet has a host port that the group asks for, too.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +37,9 @@ type Answer struct {
 	Stranded                        int  // pods that did not bind freely and did with nominations
 	Missed                          int  // pods without a place for their neighbours' or limits' sake that bound when there was one more node of each shape
 	Faults                          []string
-	Input                           []byte // objects as they were read
+	Input                           []byte            // objects as they were read
+	After                           []byte            // where there are faults: objects once the pods of the plan were let go
+	Where                           map[string]string // planned node of each pod that was placed
 	Took                            time.Duration
 }
 
@@ -81,12 +84,21 @@ func (c *Cluster) Ask(ctx context.Context, d *Draw) (*Answer, error) {
 
 // attempt is one pass over the draw.
 func (c *Cluster) attempt(ctx context.Context, d *Draw, nominate bool) (*Answer, error) {
+	tm := time.Now()
+	lap := func(what string) {
+		if os.Getenv("ORACLE_LAPS") != "" {
+			fmt.Printf("   %-10s %.2f\n", what, time.Since(tm).Seconds())
+		}
+		tm = time.Now()
+	}
 	if err := c.Reset(ctx); err != nil {
 		return nil, err
 	}
+	lap("reset")
 	if err := c.Make(ctx, d); err != nil {
 		return nil, err
 	}
+	lap("make")
 	a := &Answer{Seed: d.Seed, Pods: len(d.Waiting)}
 	var err error
 	if a.Input, err = c.Read(ctx); err != nil {
@@ -96,6 +108,7 @@ func (c *Cluster) attempt(ctx context.Context, d *Draw, nominate bool) (*Answer,
 	if err != nil {
 		return nil, err
 	}
+	lap("plan")
 	for _, warning := range plan.Warnings {
 		if strings.HasPrefix(warning, "plan refused") {
 			a.Faults = append(a.Faults, warning)
@@ -112,13 +125,27 @@ func (c *Cluster) attempt(ctx context.Context, d *Draw, nominate bool) (*Answer,
 	if err := c.Probe(ctx, "probe-1"); err != nil {
 		return nil, err
 	}
+	lap("nodes")
 	placed := placements(plan, names)
 	a.Placed = len(placed)
-	if err := c.bind(ctx, w, placed, nominate); err != nil {
+	if err := c.bind(ctx, w, placed, nominate, quiet); err != nil {
 		return nil, err
 	}
-	c.judge(a, placed, nominate)
-	return a, c.whatIf(ctx, d, w, plan, a)
+	lap("bind")
+	defer lap("whatif")
+	c.judge(a, placed)
+	if len(a.Faults) > 0 {
+		if a.After, err = c.Read(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.whatIf(ctx, d, w, plan, a); err != nil {
+		return nil, err
+	}
+	if len(a.Faults) > 0 && a.After == nil {
+		a.After, err = c.Read(ctx)
+	}
+	return a, err
 }
 
 // build makes Node objects of the launches. Half of them, as the seed decides, come as
@@ -230,12 +257,16 @@ func placements(plan *model.Plan, names map[*model.NewNode]string) []placement {
 	return out
 }
 
-// quiet is how long nothing must have happened for the scheduler to count as done.
-const quiet = 3 * time.Second
+// How long nothing must have happened for the scheduler to count as done: a pod that did
+// not fit is tried again when another one was bound, after a pause.
+const (
+	quiet      = 3 * time.Second
+	quietAfter = time.Second // where nothing depends on it
+)
 
 // bind lets the pods go by priority, then age, and waits until they are bound or nothing
 // happens any more.
-func (c *Cluster) bind(ctx context.Context, w *model.World, pods []placement, nominate bool) error {
+func (c *Cluster) bind(ctx context.Context, w *model.World, pods []placement, nominate bool, quiet time.Duration) error {
 	order := map[*model.Pod]int{}
 	for i, p := range w.Pods {
 		order[p] = i
@@ -264,7 +295,7 @@ func (c *Cluster) bind(ctx context.Context, w *model.World, pods []placement, no
 				}
 			}
 		}
-		return waits == 0 && c.toldAll(pods) || untried == 0 && time.Since(c.changed) > quiet, fmt.Sprintf("%d wait, %d of them not tried", waits, untried)
+		return c.toldAll(pods) && (waits == 0 || untried == 0 && time.Since(c.changed) > quiet), fmt.Sprintf("%d wait, %d of them not tried", waits, untried)
 	})
 }
 
@@ -287,10 +318,12 @@ func (c *Cluster) toldAll(pods []placement) bool {
 }
 
 // judge counts what is bound and notes what is not.
-func (c *Cluster) judge(a *Answer, placed []placement, nominated bool) {
+func (c *Cluster) judge(a *Answer, placed []placement) {
 	seen := c.seen()
+	a.Where = map[string]string{}
 	for _, p := range placed {
 		got := seen[p.pod.ID()]
+		a.Where[p.pod.ID()] = p.node
 		switch {
 		case got == nil:
 			a.Faults = append(a.Faults, fmt.Sprintf("pod %s, planned for %s, is gone", p.pod.ID(), p.node))
@@ -300,7 +333,6 @@ func (c *Cluster) judge(a *Answer, placed []placement, nominated bool) {
 			a.Bound++
 		}
 	}
-	_ = nominated
 }
 
 // perPod says whether a reason holds for the pod alone, whatever is around it.
@@ -346,7 +378,7 @@ func (c *Cluster) whatIf(ctx context.Context, d *Draw, w *model.World, plan *mod
 	if err := c.Probe(ctx, "probe-2"); err != nil {
 		return err
 	}
-	if err := c.bind(ctx, w, impossible, false); err != nil {
+	if err := c.bind(ctx, w, impossible, false, 0); err != nil {
 		return err
 	}
 	seen := c.seen()
@@ -362,7 +394,7 @@ func (c *Cluster) whatIf(ctx context.Context, d *Draw, w *model.World, plan *mod
 				l[model.LabelInstanceType], l[model.LabelZone], l[model.LabelCapacityType], l[model.LabelPool], byPod[p.pod].Reasons))
 		}
 	}
-	if err := c.bind(ctx, w, others, false); err != nil {
+	if err := c.bind(ctx, w, others, false, quietAfter); err != nil {
 		return err
 	}
 	seen = c.seen()

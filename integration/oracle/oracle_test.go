@@ -2,12 +2,16 @@ package oracle
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/weir-project/weir/infra/crds"
 	"github.com/weir-project/weir/integration/harness"
@@ -27,9 +31,17 @@ func start(t *testing.T) *Cluster {
 	t.Helper()
 	plane := harness.Cluster(t,
 		harness.ExtraArg(harness.ControllerManager, "--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,namespace-controller,persistentvolume-binder-controller,ephemeral-volume-controller"),
+		harness.ExtraArg(harness.ControllerManager, "--pvclaimbinder-sync-period=1s"),
+		harness.ExtraArg(harness.APIServer, "--delete-collection-workers=8"),
 		harness.ExtraArg(harness.APIServer, "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount,StorageObjectInUseProtection"))
 	plane.InstallCRDs(t, crds.FS)
-	c, err := Open(t.Context(), plane.Client, plane.Dynamic)
+	config := *plane.Config
+	config.WarningHandler = rest.NoWarnings{} // of labels that draws use in their old spelling on purpose
+	client, err := kubernetes.NewForConfig(&config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(t.Context(), client, plane.Dynamic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +110,12 @@ func report(t *testing.T, d *Draw, a *Answer) {
 		dir = t.ArtifactDir()
 	}
 	objects, table := filepath.Join(dir, fmt.Sprintf("seed-%d.json", a.Seed)), filepath.Join(dir, fmt.Sprintf("seed-%d-catalogue.json", a.Seed))
-	for path, b := range map[string][]byte{objects: a.Input, table: d.Catalogue} {
+	where, err := json.MarshalIndent(a.Where, "", " ")
+	if err != nil {
+		t.Error(err)
+	}
+	for path, b := range map[string][]byte{objects: a.Input, table: d.Catalogue,
+		filepath.Join(dir, fmt.Sprintf("seed-%d-after.json", a.Seed)): a.After, filepath.Join(dir, fmt.Sprintf("seed-%d-planned.json", a.Seed)): where} {
 		if err := os.WriteFile(path, b, 0o644); err != nil {
 			t.Error(err)
 		}

@@ -90,7 +90,7 @@ func (g *generator) resources(w *workload) {
 		gpu(s, "example.com/fpga", "1")
 	case g.one(4):
 		s.Containers[0].Resources.Requests = quantities("cpu", "100m", "memory", "10Mi", "ephemeral-storage", pick(g, "1Gi", "12Gi", "100Gi"))
-	case g.one(4):
+	case g.one(3) && s.Resources == nil: // larger than any machine of the draw
 		s.Containers[0].Resources.Requests = quantities("cpu", pick(g, "40", "1"), "memory", "300Gi")
 	}
 	if g.one(8) {

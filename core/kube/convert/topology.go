@@ -204,6 +204,7 @@ func (s *Shape) Around(m *model.Pod, around *Surroundings) {
 		for _, a := range s.near.affinity {
 			t.Affinity = append(t.Affinity, term(a))
 		}
+		allTerms(t.Affinity)
 		if unknown != "" {
 			m.Unsupported = append(slices.Clip(m.Unsupported), model.Unsupported{Filter: model.FilterAffinity,
 				Message: fmt.Sprintf("required pod affinity over %s picks namespaces by their labels, and these are not known", unknown)})
@@ -248,6 +249,26 @@ func (s *Shape) byDefault(m *model.Pod, around *Surroundings) {
 	}
 	if len(soft) > 0 {
 		m.Soft = &model.Soft{Spreads: soft}
+	}
+}
+
+// allTerms makes every term of a required affinity pick what all of them pick: for
+// kube-scheduler a pod counts, for any of the terms, only if it matches all.
+func allTerms(terms []model.PodTerm) {
+	if len(terms) < 2 {
+		return
+	}
+	sels := make([]model.Selector, len(terms))
+	ids := make([]string, len(terms))
+	for i, t := range terms {
+		sels[i], ids[i] = t.Selector, t.Selector.ID
+	}
+	slices.Sort(ids)
+	all := model.Selector{ID: strings.Join(slices.Compact(ids), " and "), Labels: sels[0].Labels, Matches: func(p *model.Pod) bool {
+		return !slices.ContainsFunc(sels, func(s model.Selector) bool { return !s.Picks(p) })
+	}}
+	for i := range terms {
+		terms[i].Selector = all
 	}
 }
 
