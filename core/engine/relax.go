@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,12 +9,6 @@ import (
 	"github.com/weir-project/weir/core/model/require"
 	"github.com/weir-project/weir/core/model/resource"
 )
-
-// Relaxation tells which preferences of a placed pod the plan does not keep.
-type Relaxation struct {
-	Pod     *model.Pod
-	Dropped []string // in the order in which they were given up; never empty
-}
 
 // underPolicy finds places for all waiting pods under the preference policy.
 //
@@ -94,8 +87,10 @@ type relaxer struct {
 	made   []*model.Pod
 	at     []int // the level of made, -1 = none
 	soft   map[string]model.Selector
-	can    *possibilities
-	budget int // further passes that may be made
+	// apartBy is the terms of anti-affinities by the ids of their steps.
+	apartBy map[string]model.PodTerm
+	can     *possibilities
+	budget  int // further passes that may be made
 }
 
 // maxPasses and minPasses bound how often a plan is made for the sake of preferences;
@@ -114,7 +109,7 @@ func newRelaxer(w *model.World, prices *model.Prices, pods []*model.Pod) *relaxe
 		return nil
 	}
 	r := &relaxer{w: w, prices: prices, pods: pods, taints: taints, index: make(map[*model.Pod]int, len(pods)), of: make([]*wishes, len(pods)),
-		level: make([]int, len(pods)), made: make([]*model.Pod, len(pods)), at: make([]int, len(pods)), soft: map[string]model.Selector{}}
+		level: make([]int, len(pods)), made: make([]*model.Pod, len(pods)), at: make([]int, len(pods)), soft: map[string]model.Selector{}, apartBy: map[string]model.PodTerm{}}
 	r.budget = max(minPasses, min(maxPasses, passEffort/max(len(pods), 1)))
 	some := false
 	byLook, byText := map[look]*wishes{}, map[string]*wishes{}
@@ -235,6 +230,7 @@ func (r *relaxer) steps(p *model.Pod) []step {
 		for _, t := range soft.AntiAffinity {
 			s := step{kind: stepApart, term: t.PodTerm, id: "apart " + t.Key + " " + t.Selector.ID, text: fmt.Sprintf("preferred pod anti-affinity over %s (weight %d)", t.Key, t.Weight)}
 			s.term.Selector = r.softSelector(s.id, t.Selector)
+			r.apartBy[s.id] = s.term
 			out = append(out, s)
 		}
 		for _, t := range p.Preferred {
@@ -490,37 +486,6 @@ func (r *relaxer) hard() *Result {
 	return underPolicy(&w, r.prices)
 }
 
-// home is where a pod has its place: one of the two.
-type home struct {
-	node *model.Node
-	new  *model.NewNode
-}
-
-// keeps says whether the place keeps a node term or is free of soft taints, where the
-// step is about that.
-func (h home) keeps(p *model.Pod, s step) bool {
-	var labels map[string]string
-	var taints []model.Taint
-	if h.new != nil {
-		labels, taints = h.new.Labels, h.new.Pool.Taints
-	} else {
-		labels, taints = h.node.Labels, h.node.Taints
-	}
-	switch s.kind {
-	case stepNode:
-		return s.node.LabelsSatisfy(labels) == nil
-	case stepTaints:
-		_, kept := averse(p).Untolerated(taints)
-		return !kept
-	}
-	return false
-}
-
-// averse is a pod that does not even go where PreferNoSchedule would have it not go.
-func averse(p *model.Pod) *model.Pod {
-	return &model.Pod{Tolerations: p.Tolerations, Form: &model.Form{SoftTaints: true}}
-}
-
 // placed calls f with every pod that has a place.
 func (res *Result) placed(f func(*model.Pod, home)) {
 	for _, pl := range res.Placements {
@@ -596,35 +561,4 @@ func (r *relaxer) given(ref *Result, why string) *Result {
 		ref.Notes = append(ref.Notes, why)
 	}
 	return ref
-}
-
-// relaxations lists what placed pods gave up and did not get all the same; all =
-// everything that they prefer.
-func (r *relaxer) relaxations(res *Result, all bool) []Relaxation {
-	var out []Relaxation
-	res.placed(func(p *model.Pod, h home) {
-		i := r.index[p]
-		x := r.of[i]
-		var dropped []string
-		for _, s := range x.void {
-			if !h.keeps(p, s) {
-				dropped = append(dropped, s.text+", which nothing could keep")
-			}
-		}
-		for k, s := range x.steps {
-			if (all || k < r.level[i]) && !h.keeps(p, s) {
-				dropped = append(dropped, s.text)
-			}
-		}
-		if !all && r.level[i] > len(x.steps) {
-			dropped = append(dropped, "distance from pods that prefer to be apart from it")
-		}
-		if len(dropped) > 0 {
-			out = append(out, Relaxation{Pod: p, Dropped: dropped})
-		}
-	})
-	slices.SortStableFunc(out, func(a, b Relaxation) int {
-		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
-	})
-	return out
 }

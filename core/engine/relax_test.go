@@ -52,6 +52,11 @@ func softly(p *model.Pool) *model.Pool {
 	return p
 }
 
+func hardly(p *model.Pool) *model.Pool {
+	p.Taints = append(p.Taints, model.Taint{Key: "only", Value: "broken", Effect: model.NoSchedule})
+	return p
+}
+
 func atMost(p *model.Pool, nodes int64) *model.Pool {
 	p.Limits.Nodes = &nodes
 	return p
@@ -176,6 +181,9 @@ func TestRelaxation(t *testing.T) {
 			want: []string{"p a: 2", "p a: 2"}, ignore: []string{"p a: 4"}},
 		{name: "a spread over zones", pods: mt.Pods(6, "web", 100, 0, is("web"), softSpread(model.LabelZone, 1, web)), pools: []*model.Pool{pool(zone(zoneA, zoneB, zoneC))},
 			want: []string{"p a: 2", "p b: 2", "p c: 2"}, ignore: []string{"p a: 6"}},
+		{name: "B011 a soft spread is not dropped for a zone that cannot be bought", pods: mt.Pods(6, "web", 100, 0, is("web"), softSpread(model.LabelZone, 1, web)),
+			pools: []*model.Pool{named("good", 0, zone(zoneA, zoneB)), hardly(named("broken", 0, zone(zoneC)))},
+			want:  []string{"good a: 3", "good b: 3"}, ignore: []string{"good a: 6"}},
 		{name: "a spread over what nobody has", pods: mt.Pods(2, "web", 100, 0, is("web"), prefers(1, zone(zoneB)), softSpread("rack", 1, web)), pools: []*model.Pool{pool()},
 			want: []string{"p b: 2"}, ignore: []string{"p a: 2"}, dropped: []string{"ScheduleAnyway spread over rack, which nothing could keep"}},
 		{name: "more replicas than zones to be apart in", pods: mt.Pods(5, "web", 100, 0, is("web"), softAway(model.LabelZone, web)), pools: []*model.Pool{pool(zone(zoneA, zoneB, zoneC))},
