@@ -494,6 +494,7 @@ func (pr *problem) compilePools() {
 			s.elig[p.index] = pr.eligible(s, p)
 		}
 	}
+	pr.linuxFirst()
 }
 
 func poolReason(p *model.Pool) *model.Reason {

@@ -633,7 +633,7 @@ func (p *pinner) buyCost(s *spec, size []int64, pins map[string]string) float64 
 			if pool.perSize[i] >= best || !pool.usable.has(i) || pool.class.exotic.has(i) && !math.IsInf(best, 1) {
 				return
 			}
-			if pool.holds(i, size) {
+			if pool.holds(i, size) && pool.limits.times(pool.class.offerings[i].Type.Capacity, 1) > 0 {
 				best = pool.perSize[i]
 			}
 		})
