@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/weir-project/weir/core/model"
@@ -87,5 +88,51 @@ func BenchmarkPreferences(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// When the passes are used up the plan is the one without preferences, and says so.
+func TestPassesAreBounded(t *testing.T) {
+	t.Parallel()
+	sel := model.Selector{ID: "web", Matches: func(p *model.Pod) bool { return p.Labels["app"] == "web" }}
+	w := &model.World{Now: mt.Now, Nodes: []*model.Node{mt.Node("n", 1000, 1000, map[string]string{model.LabelZone: "a"})},
+		Pods: mt.Pods(3, "p", 100, 100, mt.Labelled(map[string]string{"app": "web"}), func(p *model.Pod) {
+			p.Soft = &model.Soft{AntiAffinity: []model.WeightedTerm{{Weight: 7, PodTerm: model.PodTerm{Key: model.LabelHostname, Selector: sel}}}}
+		})}
+	r := newRelaxer(w, nil, w.Pods)
+	r.budget = 1
+	res := r.place()
+	if len(res.Unplaced) > 0 || len(res.Notes) != 1 || len(res.Relaxed) != 3 || res.Relaxed[0].Pod != w.Pods[0] {
+		t.Errorf("%d unplaced, relaxed %v, notes %q", len(res.Unplaced), res.Relaxed, res.Notes)
+	}
+	if want := "preferences are not looked at in this plan"; len(res.Notes) > 0 && !strings.HasPrefix(res.Notes[0], want) {
+		t.Errorf("%q", res.Notes)
+	}
+	if res = newRelaxer(w, nil, w.Pods).place(); len(res.Unplaced) > 0 || len(res.Notes) > 0 {
+		t.Errorf("with all passes: %d unplaced, notes %q", len(res.Unplaced), res.Notes)
+	}
+}
+
+// A pod with a thousand preferences of each kind is planned for in a bounded number of
+// passes.
+func TestThousandPreferences(t *testing.T) {
+	t.Parallel()
+	p := mt.Pod("p", 100, 100)
+	p.Soft = &model.Soft{}
+	for i := range 1000 {
+		app := fmt.Sprint(i)
+		term := model.PodTerm{Key: model.LabelHostname, Selector: model.Selector{ID: app, Matches: func(p *model.Pod) bool { return p.Labels["app"] == app }}}
+		p.Soft.Affinity = append(p.Soft.Affinity, model.WeightedTerm{Weight: 1, PodTerm: term})
+		p.Soft.AntiAffinity = append(p.Soft.AntiAffinity, model.WeightedTerm{Weight: 1, PodTerm: term})
+		p.Soft.Spreads = append(p.Soft.Spreads, model.Spread{Key: "rack" + app, MaxSkew: 1, Selector: term.Selector})
+		p.Preferred = append(p.Preferred, model.Preference{Weight: 1, Set: mt.Pool("", mt.Zones("zone"+app)).Requirements.Without(model.LabelPool)})
+	}
+	n := mt.Node("n", 1000, 1000, map[string]string{model.LabelZone: "a"}, mt.Running(mt.Pod("other", 1, 1, mt.Labelled(map[string]string{"app": "7"}))))
+	w := &model.World{Now: mt.Now, Nodes: []*model.Node{n}, Pods: []*model.Pod{p}}
+	r := newRelaxer(w, nil, w.Pods)
+	before := r.budget
+	res := r.place()
+	if len(res.Placements) != 1 || before-r.budget > maxPasses {
+		t.Errorf("%d placements after %d passes", len(res.Placements), before-r.budget)
 	}
 }
