@@ -607,3 +607,27 @@ func TestReadConfig(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// The end of the stack reaches into no cluster: nothing in it stands for a Kubernetes
+// object, and no function runs when it is deleted. The memory stays.
+func TestDeletionReachesNoCluster(t *testing.T) {
+	t.Parallel()
+	tables := 0
+	for id, r := range standard(t).Resources {
+		if !strings.HasPrefix(r.Type, "AWS::") || r.Type == "AWS::CloudFormation::CustomResource" {
+			t.Errorf("%s is a %s: it acts when the stack is deleted", id, r.Type)
+		}
+		if strings.HasPrefix(r.Type, "AWS::EKS::") && r.Type != "AWS::EKS::AccessEntry" && r.Type != "AWS::EKS::PodIdentityAssociation" {
+			t.Errorf("%s is a %s", id, r.Type)
+		}
+		if r.Type == "AWS::DynamoDB::Table" || r.Type == "AWS::DynamoDB::GlobalTable" {
+			tables++
+			if r.DeletionPolicy != "Retain" {
+				t.Errorf("%s is deleted with the stack (%q)", id, r.DeletionPolicy)
+			}
+		}
+	}
+	if tables == 0 {
+		t.Error("the stack has no table")
+	}
+}
