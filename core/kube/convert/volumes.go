@@ -20,6 +20,7 @@ import (
 const (
 	annotationBindCompleted = "pv.kubernetes.io/bind-completed"
 	annotationDefaultClass  = "storageclass.kubernetes.io/is-default-class"
+	annotationDefaultOld    = "storageclass.beta.kubernetes.io/is-default-class"
 	inTreeEBS               = "kubernetes.io/aws-ebs"
 	noProvisioner           = "kubernetes.io/no-provisioner"
 )
@@ -104,10 +105,39 @@ func PersistentVolumeClaim(in *corev1.PersistentVolumeClaim) *VolumeClaim {
 	return c
 }
 
-// PersistentVolume is a volume as planning sees it. The zone labels that volumes had
-// before they had node affinity are not read.
+// PersistentVolume is a volume as planning sees it. The labels that said where volumes
+// are before they had node affinity count as well, for kube-scheduler keeps to them.
 func PersistentVolume(in *corev1.PersistentVolume) *Volume {
 	v := &Volume{Deleting: in.DeletionTimestamp != nil}
+	v.affinity(in)
+	v.labelled(in.Labels)
+	return v
+}
+
+// labelled narrows a volume to the zone and region of its labels; several zones stand
+// in one label, with two underscores between them.
+func (v *Volume) labelled(have map[string]string) {
+	var set require.Set
+	for _, key := range []string{"failure-domain.beta.kubernetes.io/zone", model.LabelZone, "failure-domain.beta.kubernetes.io/region", model.LabelRegion} {
+		if text, ok := have[key]; ok {
+			if r, err := require.New(model.CanonicalKey(key), require.In, strings.Split(text, "__")...); err == nil {
+				set = set.With(r)
+			}
+		}
+	}
+	if set.Len() == 0 || v.Nowhere != "" {
+		return
+	}
+	if len(v.Terms) == 0 {
+		v.Terms = []require.Set{{}}
+	}
+	if v.Terms = cross(v.Terms, []require.Set{set}); len(v.Terms) == 0 {
+		v.Nowhere = "its labels name another zone than its node affinity"
+	}
+}
+
+// affinity reads what attaches a volume, and its node affinity.
+func (v *Volume) affinity(in *corev1.PersistentVolume) {
 	switch s := &in.Spec; {
 	case s.CSI != nil:
 		v.Driver = s.CSI.Driver
@@ -115,7 +145,7 @@ func PersistentVolume(in *corev1.PersistentVolume) *Volume {
 		v.Driver = attach.EBS
 	}
 	if in.Spec.NodeAffinity == nil || in.Spec.NodeAffinity.Required == nil {
-		return v
+		return
 	}
 	// A volume on a machine's own disk names that machine; a pod of it may still be
 	// planned for, as its other labels say.
@@ -158,14 +188,13 @@ func PersistentVolume(in *corev1.PersistentVolume) *Volume {
 	case v.Nowhere == "":
 		v.Nowhere = "its node affinity has no terms"
 	}
-	return v
 }
 
 // StorageClass is a class of volumes as planning sees it.
 func StorageClass(in *storagev1.StorageClass) *VolumeClass {
 	c := &VolumeClass{Driver: in.Provisioner, Created: in.CreationTimestamp.UTC(),
 		Immediate: in.VolumeBindingMode == nil || *in.VolumeBindingMode == storagev1.VolumeBindingImmediate,
-		Default:   in.Annotations[annotationDefaultClass] == "true"}
+		Default:   in.Annotations[annotationDefaultClass] == "true" || in.Annotations[annotationDefaultOld] == "true"}
 	switch c.Driver {
 	case inTreeEBS:
 		c.Driver = attach.EBS
