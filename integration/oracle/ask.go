@@ -128,7 +128,11 @@ func (c *Cluster) attempt(ctx context.Context, d *Draw, nominate bool) (*Answer,
 	lap("nodes")
 	placed := placements(plan, names)
 	a.Placed = len(placed)
-	if err := c.bind(ctx, w, placed, nominate, quiet); err != nil {
+	patience := quiet
+	if nominate { // the last word
+		patience = quietLast
+	}
+	if err := c.bind(ctx, w, placed, nominate, patience); err != nil {
 		return nil, err
 	}
 	lap("bind")
@@ -262,7 +266,11 @@ func placements(plan *model.Plan, names map[*model.NewNode]string) []placement {
 const (
 	quiet      = 3 * time.Second
 	quietAfter = time.Second // where nothing depends on it
+	quietLast  = time.Minute // before a pod is said not to bind: the scheduler's longest pause is 10 s, and a busy machine's nobody knows
 )
+
+// limit bounds waits for the API server and the scheduler; it is many times what they need.
+const limit = 10 * time.Minute
 
 // bind lets the pods go by priority, then age, and waits until they are bound or nothing
 // happens any more.
@@ -285,7 +293,7 @@ func (c *Cluster) bind(ctx context.Context, w *model.World, pods []placement, no
 		}
 	}
 	c.settle(pods)
-	return c.until(ctx, 2*time.Minute, "kube-scheduler is done", func() (bool, string) {
+	return c.until(ctx, limit, "kube-scheduler is done", func() (bool, string) {
 		waits, untried := 0, 0
 		for _, p := range c.pods {
 			if p.Spec.NodeName == "" && len(p.Spec.SchedulingGates) == 0 {

@@ -199,7 +199,7 @@ func (c *Cluster) Reset(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.until(ctx, 30*time.Second, "the pods of the draw before are gone", func() (bool, string) {
+	return c.until(ctx, limit, "the pods of the draw before are gone", func() (bool, string) {
 		left := len(c.pods)
 		return left == 0, fmt.Sprintf("%d left", left)
 	})
@@ -314,7 +314,7 @@ func (c *Cluster) addPods(ctx context.Context, pods []*corev1.Pod) error {
 
 // volumesBound waits until claims that name a volume are bound to it.
 func (c *Cluster) volumesBound(ctx context.Context) error {
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(limit); ; {
 		list, err := c.client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -389,7 +389,7 @@ func (c *Cluster) Probe(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.until(ctx, time.Minute, "kube-scheduler knows the nodes", func() (bool, string) {
+	if err := c.until(ctx, limit, "kube-scheduler knows the nodes", func() (bool, string) {
 		have := c.pods[p.UID]
 		return have != nil && have.Spec.NodeName != "", "probe not bound"
 	}); err != nil {
