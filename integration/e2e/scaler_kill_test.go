@@ -220,7 +220,8 @@ func TestScalerDies(t *testing.T) {
 	bin := programs(t)
 	url, ec2 := startEC2(t, bin, c)
 	k := &killed{ControlPlane: c, ec2: ec2, bin: bin, config: filepath.Join(t.TempDir(), "config.yaml")}
-	text := fmt.Sprintf(scalerConfig, url, filepath.Join(t.TempDir(), "ledger.db"), filepath.Join(bin, "weir-strategy"))
+	memory := filepath.Join(t.TempDir(), "ledger.db")
+	text := fmt.Sprintf(scalerConfig, url, memory, filepath.Join(bin, "weir-strategy"))
 	if err := os.WriteFile(k.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -230,17 +231,26 @@ func TestScalerDies(t *testing.T) {
 	}
 	c.Apply(t, metav1.NamespaceDefault, string(class))
 
-	for i, at := range []string{
-		"CreateClaim:after", // claims exist, nothing says what to buy
-		"SendLaunch:before", // before the launch call
-		"SendLaunch:after",  // after it and before anything says so
-		"CloseLaunch:after", // after the record
+	for i, x := range []struct {
+		name, at string
+		lost     bool // the ledger with it, as a node does that dies with an emptyDir
+	}{
+		{"claims exist, nothing says what to buy", "CreateClaim:after", false},
+		{"before the launch call", "SendLaunch:before", false},
+		{"after it and before anything says so", "SendLaunch:after", false},
+		{"likewise, and the ledger is lost", "SendLaunch:after", true},
+		{"after the record", "CloseLaunch:after", false},
 	} {
-		t.Run("launch/"+at, func(t *testing.T) {
+		t.Run("launch/"+x.name, func(t *testing.T) {
 			pool := fmt.Sprintf("kill-%d", i)
-			s := k.start(t, at)
+			s := k.start(t, x.at)
 			c.Apply(t, metav1.NamespaceDefault, fmt.Sprintf(killPool, pool))
 			k.dies(t, s)
+			if x.lost {
+				if err := os.Remove(memory); err != nil {
+					t.Fatal(err)
+				}
+			}
 			s = k.start(t, "")
 			k.settled(t, pool)
 			s.stops(t)

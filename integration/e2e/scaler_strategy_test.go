@@ -58,6 +58,7 @@ func TestStrategiesOfALivingScaler(t *testing.T) {
 	if got, want := k.types(t), []string{"c6a.2xlarge", "m6a.4xlarge"}; !slices.Equal(got, want) {
 		t.Errorf("cost-optimal bought %v, want %v: 0.9972 USD/h, the cheapest possible", got, want)
 	}
+	k.tells(t, s)
 
 	if first := k.strategies(t, s); len(first) == 0 {
 		t.Fatal("no strategy runs as a process of its own")
@@ -113,12 +114,77 @@ func (k *killed) killStrategies(t *testing.T, s *scaler, held string) {
 	if !s.said(t, `"strategy":"`+heldName+`"`, `"outcome":"dead"`) {
 		t.Log("this machine was so slow that the call had been given up before the kill")
 	}
+	s.measures(t, map[string]float64{`weir_strategy_restarts_total{strategy="` + heldName + `"}`: 1})
 	k.WaitPods(t, metav1.NamespaceDefault, "app=third", 10, patience, harness.PodReady)
 	harness.Eventually(t, "one machine for each claim", patience, func(ctx context.Context) error { return k.accounts(ctx, "default-amd") })
 	harness.Eventually(t, "the strategies are back", patience, func(context.Context) error {
 		now := k.strategies(t, s)
 		if len(now) < len(before) || slices.ContainsFunc(now, func(pid int) bool { return slices.Contains(before, pid) }) {
 			return fmt.Errorf("processes %v before, %v now", before, now)
+		}
+		return nil
+	})
+}
+
+// tells wants the metrics of a scaler that has bought two machines, and an event for a
+// pod that no machine can take.
+func (k *killed) tells(t *testing.T, s *scaler) {
+	t.Helper()
+	s.measures(t, map[string]float64{
+		"weir_active": 1, "karpenter_cluster_state_synced": 1, "weir_ledger_up": 1,
+		`weir_launched_instances_total{capacity_type="on-demand",nodepool="default-amd"}`: 2,
+		`karpenter_nodes_created_total{nodepool="default-amd"`:                            2,
+		`weir_strategy_up{strategy="cost-optimal"}`:                                       1,
+	})
+	k.Apply(t, metav1.NamespaceDefault, `
+apiVersion: v1
+kind: Pod
+metadata: {name: huge}
+spec: {containers: [{name: c, image: x, resources: {requests: {cpu: "1000"}}}]}
+`)
+	harness.Eventually(t, "an event says why the pod waits", patience, func(ctx context.Context) error {
+		list, err := k.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=huge,reason=FailedScheduling,source=karpenter"})
+		if err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if strings.Contains(e.Message, "default-amd") {
+				return nil
+			}
+		}
+		return fmt.Errorf("events %+v", list.Items)
+	})
+	if err := k.Client.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), "huge", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// measures waits until the sum of the series that begin so is at least each of these.
+func (s *scaler) measures(t *testing.T, want map[string]float64) {
+	t.Helper()
+	harness.Eventually(t, "metrics", patience, func(context.Context) error {
+		code, text := s.get(t, "metrics", "/metrics")
+		if code != http.StatusOK {
+			return fmt.Errorf("status %d", code)
+		}
+		got := map[string]float64{}
+		for line := range strings.Lines(text) {
+			for series := range want {
+				rest, ok := strings.CutPrefix(line, series)
+				if !ok || rest[0] != ' ' && rest[0] != ',' && rest[0] != '{' {
+					continue
+				}
+				v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
+				if err != nil {
+					return err
+				}
+				got[series] += v
+			}
+		}
+		for series, least := range want {
+			if got[series] < least {
+				return fmt.Errorf("%s is %v, want at least %v", series, got[series], least)
+			}
 		}
 		return nil
 	})
