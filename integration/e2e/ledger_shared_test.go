@@ -108,10 +108,13 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 		return nil
 	})
 	stop()
-	health, err := ledger.Offerings(t.Context(), store, "111122223333", "us-east-1", time.Now())
-	if h, ok := health[owner.Offering]; err != nil || !ok || h.Interruptions == 0 {
-		t.Errorf("offering %s is remembered as %+v, %v", owner.Offering, health, err)
-	}
+	harness.Eventually(t, "the offering is remembered", patience, func(ctx context.Context) error {
+		health, err := ledger.Offerings(ctx, store, "111122223333", "us-east-1", time.Now())
+		if h, ok := health[owner.Offering]; err != nil || !ok || h.Interruptions == 0 {
+			return fmt.Errorf("offering %s: %+v (%v)", owner.Offering, health, err)
+		}
+		return nil
+	})
 
 	outage := aws.Order(-1, moto.CutBefore, func(moto.Call) bool { return true })
 	await(t, "the scaler says that the table is away", away)

@@ -33,8 +33,8 @@ const (
 )
 
 const (
-	startLimit = 2 * time.Minute // a first run compiles moto's modules
-	stopLimit  = 10 * time.Second
+	startLimit = 10 * time.Minute // a first run compiles moto's modules
+	stopLimit  = 2 * time.Minute
 )
 
 //go:embed serve.py
