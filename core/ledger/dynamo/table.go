@@ -143,7 +143,11 @@ func lifetime(d *types.TimeToLiveDescription) []string {
 // try asks for a record and for an instance that are not there; AWS refuses the
 // questions where keys or index are of another shape.
 func (s *Store) try(ctx context.Context) (wrong []string, err error) {
+	var missing *types.ResourceNotFoundException
 	_, err = s.get(ctx, SchemaKey())
+	if errors.As(err, &missing) {
+		return []string{"it is not there"}, nil
+	}
 	if errors.Is(err, ledger.ErrInvalid) {
 		wrong, err = append(wrong, "its key is not pk and sk, both text"), nil
 	}
@@ -151,7 +155,7 @@ func (s *Store) try(ctx context.Context) (wrong []string, err error) {
 		return wrong, err
 	}
 	_, err = s.ByInstance(ctx, "i-none", time.Now())
-	if errors.Is(err, ledger.ErrInvalid) {
+	if errors.Is(err, ledger.ErrInvalid) || errors.As(err, &missing) { // the table is there, so it is the index
 		wrong, err = append(wrong, fmt.Sprintf("it has no index %s by the attribute %s", IndexInstance, AttributeInstance)), nil
 	}
 	return wrong, err

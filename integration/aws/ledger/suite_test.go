@@ -1,4 +1,4 @@
-package aws_test
+package ledger_test
 
 import (
 	"flag"
@@ -13,10 +13,14 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
-	if !given { // moto does about 150 calls a second
-		if err := flag.Set("rapid.checks", "20"); err != nil {
+	// moto does about 150 calls a second, and most of the time is waiting: for it, or between tries.
+	for name, value := range map[string]string{"rapid.checks": "20", "test.parallel": "8"} {
+		given := false
+		flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+		if given {
+			continue
+		}
+		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}
 	}
