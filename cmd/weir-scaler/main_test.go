@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 
@@ -219,6 +220,46 @@ func TestObserverCounts(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s has labels %q, expected %q", name, got[name], want)
 		}
+	}
+}
+
+// Gauges of pods that are left alone and of nodes that could go.
+func TestObserverGauges(t *testing.T) {
+	t.Parallel()
+	l := testLoop(t, execute.Ports{})
+	now := time.Now()
+	waiting := func(name string, f func(*model.Pod)) cluster.UpsertPod {
+		p := &model.Pod{UID: name, Namespace: "ns", Name: name, Unschedulable: true}
+		f(p)
+		return cluster.UpsertPod{Pod: p}
+	}
+	l.c.Step(now, waiting("fine", func(*model.Pod) {}), waiting("bad", func(p *model.Pod) { p.Invalid = "a restricted label" }),
+		waiting("claims", func(p *model.Pod) {
+			p.Unsupported = []model.Unsupported{{Filter: model.FilterVolumes, Message: "claim missing"}}
+		}), cluster.Synced{})
+	l.watch.gauges(l.c, now)
+	l.watch.plan(&model.Plan{Kind: model.PlanDisrupt, Eligible: map[model.DisruptionReason]int{model.Empty: 2, model.Underutilized: 5}})
+	families, err := l.watch.m.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		switch f.GetName() {
+		case "karpenter_scheduler_ignored_pods_count", "karpenter_voluntary_disruption_eligible_nodes":
+			for _, m := range f.GetMetric() {
+				name := f.GetName()
+				for _, p := range m.GetLabel() {
+					name += " " + p.GetValue()
+				}
+				got[name] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	want := map[string]float64{"karpenter_scheduler_ignored_pods_count": 2, "karpenter_voluntary_disruption_eligible_nodes empty": 2,
+		"karpenter_voluntary_disruption_eligible_nodes drifted": 0, "karpenter_voluntary_disruption_eligible_nodes underutilized": 5}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -299,6 +299,11 @@ func (o *observer) plan(p *model.Plan) {
 		}
 		o.m.UnschedulablePods.WithLabelValues("provisioner").Set(float64(len(p.Unplaced)))
 	}
+	if p.Kind == model.PlanDisrupt {
+		for _, r := range []model.DisruptionReason{model.Empty, model.Drifted, model.Underutilized} {
+			o.m.EligibleNodes.WithLabelValues(strings.ToLower(string(r))).Set(float64(p.Eligible[r]))
+		}
+	}
 	for _, c := range p.Commands {
 		decision := "delete"
 		if len(c.Launch) > 0 {
@@ -310,7 +315,15 @@ func (o *observer) plan(p *model.Plan) {
 
 // gauges is called by the loop, every few seconds.
 func (o *observer) gauges(c *control.Controller, now time.Time) {
-	o.m.SetWorld(c.Mirror().World(now))
+	w := c.Mirror().World(now)
+	o.m.SetWorld(w)
+	ignored := 0
+	for _, p := range w.Pods {
+		if p.Invalid != "" || len(p.Unsupported) > 0 {
+			ignored++
+		}
+	}
+	o.m.IgnoredPods.WithLabelValues().Set(float64(ignored))
 	o.m.ClusterSynced.WithLabelValues().Set(flag(c.Mirror().Synced()))
 	o.m.QueueDepth.WithLabelValues("provisioner", "").Set(float64(c.Stats.Waiting))
 	o.ledger(c.Executor())
@@ -340,7 +353,7 @@ func (o *observer) gauges(c *control.Controller, now time.Time) {
 		}
 		o.answered[key] = n
 	}
-	o.budgets(c.Mirror().World(now), now)
+	o.budgets(w, now)
 	o.counts = execute.Counters{Collected: n.Collected, Adopted: n.Adopted, Forgotten: n.Forgotten}
 }
 

@@ -39,6 +39,12 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	plan := &model.Plan{Kind: model.PlanDisrupt, Made: w.Now, Warnings: warnings(w)}
 	expired := expiredNodes(w, opts)
 	cands, blocked := Candidates(w, opts)
+	plan.Eligible = map[model.DisruptionReason]int{}
+	for _, c := range cands {
+		for _, r := range c.Reasons {
+			plan.Eligible[r]++
+		}
+	}
 	if len(expired) > 0 {
 		cands, blocked = withoutExpired(expired, cands, blocked)
 	}

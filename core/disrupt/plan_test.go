@@ -152,6 +152,19 @@ func TestNotBlocking(t *testing.T) {
 }
 
 // B052: a pod that can never be placed does not block consolidation.
+// Nodes are eligible before room, budgets and strategies are asked.
+func TestEligible(t *testing.T) {
+	t.Parallel()
+	w := pair(func(w *model.World) {
+		w.Nodes[1].Pods = nil
+		w.Pools[0].Budgets = []model.Budget{{Nodes: "0"}}
+	})
+	p := disrupt.Plan(w, nil, nil, disrupt.Options{})
+	if d := cmp.Diff(map[model.DisruptionReason]int{model.Underutilized: 1, model.Empty: 1}, p.Eligible); d != "" || len(p.Commands) > 0 {
+		t.Errorf("%s; %d commands", d, len(p.Commands))
+	}
+}
+
 func TestLostPodDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	w := pair()

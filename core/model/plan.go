@@ -27,6 +27,9 @@ type Plan struct {
 	Unplaced   []Verdict
 	Commands   []Command // of disruption
 	Blocked    []Blocked // nodes that stay, and why
+	// Eligible is how many nodes could go for each reason as far as they themselves, their
+	// pods and their pool let them; budgets, room and the strategy come after that.
+	Eligible map[DisruptionReason]int
 
 	LowerBoundUSDPerHour float64     // proven bound for the pods of the plan, real money
 	Shortfalls           []Shortfall // aims of strategies that the plan did not reach
