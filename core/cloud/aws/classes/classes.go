@@ -1,0 +1,258 @@
+package classes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/weir-project/weir/core/api/awsv1"
+	"github.com/weir-project/weir/core/api/keys"
+	"github.com/weir-project/weir/core/cloud/aws/resolve"
+)
+
+// Objects is the classes as the cluster has them.
+type Objects interface {
+	Follow(ctx context.Context, tell func(name string, class *awsv1.EC2NodeClass))
+	SetStatus(ctx context.Context, class *awsv1.EC2NodeClass) (*awsv1.EC2NodeClass, error)
+	SetMetadata(ctx context.Context, class *awsv1.EC2NodeClass) (*awsv1.EC2NodeClass, error)
+	Claims(ctx context.Context, class string) (count int, profiles []string, err error)
+}
+
+// Resolver finds out what a class stands for.
+type Resolver interface {
+	Resolve(ctx context.Context, class *awsv1.EC2NodeClass, now time.Time) resolve.Result
+	CollectProfiles(ctx context.Context, used []string, now time.Time) ([]string, error)
+}
+
+// Provider is told of classes.
+type Provider interface {
+	SetClass(c *awsv1.EC2NodeClass, free map[string]int)
+	DropClass(name string)
+	CollectClass(ctx context.Context, class string) ([]string, error)
+}
+
+// Config of a Keeper; everything but the functions that say so is required.
+type Config struct {
+	Objects  Objects
+	Resolver Resolver
+	Provider Provider
+	CA       string // certificate of the cluster, which the hash counts in
+	Now      func() time.Time
+	// Waits hears that a class which is being deleted still has claims; may be nil.
+	Waits func(class *awsv1.EC2NodeClass, claims int)
+	// Failed hears of errors; may be nil.
+	Failed func(class string, err error)
+}
+
+// Keeper keeps the classes of one cluster.
+type Keeper struct {
+	cfg Config
+
+	mu    sync.Mutex
+	known map[string]*awsv1.EC2NodeClass
+}
+
+// New makes a keeper; Run starts it.
+func New(cfg Config) *Keeper {
+	if cfg.Waits == nil {
+		cfg.Waits = func(*awsv1.EC2NodeClass, int) {}
+	}
+	if cfg.Failed == nil {
+		cfg.Failed = func(string, error) {}
+	}
+	return &Keeper{cfg: cfg, known: map[string]*awsv1.EC2NodeClass{}}
+}
+
+// claimsWait is how often a class that is being deleted looks whether its claims are gone.
+const claimsWait = 10 * time.Second
+
+// Run keeps the classes until the context ends.
+func (k *Keeper) Run(ctx context.Context) {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		k.cfg.Objects.Follow(ctx, func(name string, c *awsv1.EC2NodeClass) {
+			if k.learn(name, c) {
+				queue.Add(name)
+			}
+		})
+	})
+	wg.Go(func() {
+		<-ctx.Done()
+		queue.ShutDown()
+	})
+	for range 4 { // classes beside each other: one that AWS is slow about holds up no other
+		wg.Go(func() {
+			for {
+				name, done := queue.Get()
+				if done {
+					return
+				}
+				again, err := k.Keep(ctx, name)
+				switch {
+				case ctx.Err() != nil:
+				case err != nil:
+					k.cfg.Failed(name, err)
+					queue.AddRateLimited(name)
+				default:
+					queue.Forget(name)
+					if again > 0 {
+						queue.AddAfter(name, again)
+					}
+				}
+				queue.Done(name)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// learn takes an object in and says whether there is something to do about it: our own status is no news.
+func (k *Keeper) learn(name string, c *awsv1.EC2NodeClass) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.known[name]
+	if c == nil {
+		delete(k.known, name)
+		return true
+	}
+	k.known[name] = c
+	return old == nil || old.UID != c.UID || old.Generation != c.Generation || (old.DeletionTimestamp == nil) != (c.DeletionTimestamp == nil) ||
+		!maps.Equal(old.Annotations, c.Annotations) || !slices.Equal(old.Finalizers, c.Finalizers)
+}
+
+// Keep does what is to be done about a class now, and answers when it wants to be looked at again; 0 = when it changes.
+func (k *Keeper) Keep(ctx context.Context, name string) (again time.Duration, err error) {
+	k.mu.Lock()
+	c := k.known[name]
+	k.mu.Unlock()
+	if c == nil {
+		k.cfg.Provider.DropClass(name)
+		return 0, nil
+	}
+	if c.DeletionTimestamp != nil {
+		return k.end(ctx, c)
+	}
+	if c, err = k.metadata(ctx, c.DeepCopy()); err != nil {
+		return k.conflict(err)
+	}
+	r := k.cfg.Resolver.Resolve(ctx, c, k.cfg.Now())
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	if r.Err != nil {
+		k.cfg.Failed(name, r.Err) // the status says what is not known; it is asked again soon
+	}
+	next := c.DeepCopy()
+	next.Status = r.Status
+	if !equality.Semantic.DeepEqual(c.Status, next.Status) {
+		if next, err = k.cfg.Objects.SetStatus(ctx, next); err != nil {
+			return k.conflict(err)
+		}
+		k.learn(name, next)
+	}
+	k.cfg.Provider.SetClass(next, r.Free)
+	return r.Again, nil
+}
+
+// conflict waits for the newer object, which the watch brings.
+func (k *Keeper) conflict(err error) (time.Duration, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return time.Second, nil
+	}
+	return 0, err
+}
+
+// metadata puts hash and finalizer on the class. A hash under another version is another function's and is replaced: it is
+// compared only where the versions are equal, so that no node drifts by it.
+func (k *Keeper) metadata(ctx context.Context, c *awsv1.EC2NodeClass) (*awsv1.EC2NodeClass, error) {
+	hash, err := c.Hash(k.cfg.CA)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(c.Finalizers, keys.FinalizerAWS) && c.Annotations[keys.EC2NodeClassHash] == hash && c.Annotations[keys.EC2NodeClassHashVersion] == keys.EC2NodeClassHashWeir1 {
+		return c, nil
+	}
+	if !slices.Contains(c.Finalizers, keys.FinalizerAWS) {
+		c.Finalizers = append(c.Finalizers, keys.FinalizerAWS)
+	}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[keys.EC2NodeClassHash], c.Annotations[keys.EC2NodeClassHashVersion] = hash, keys.EC2NodeClassHashWeir1
+	out, err := k.cfg.Objects.SetMetadata(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	k.learn(out.Name, out)
+	return out, nil
+}
+
+// end clears up behind a class once no claim refers to it.
+func (k *Keeper) end(ctx context.Context, c *awsv1.EC2NodeClass) (time.Duration, error) {
+	k.cfg.Provider.SetClass(c, nil) // nothing is launched from it any more
+	if !slices.Contains(c.Finalizers, keys.FinalizerAWS) {
+		return 0, nil
+	}
+	claims, profiles, err := k.cfg.Objects.Claims(ctx, c.Name)
+	if err != nil {
+		return 0, err
+	}
+	if claims > 0 {
+		k.cfg.Waits(c, claims)
+		return claimsWait, nil
+	}
+	if _, err := k.cfg.Provider.CollectClass(ctx, c.Name); err != nil {
+		return 0, err
+	}
+	if c.Spec.InstanceProfile == nil && c.Status.InstanceProfile != "" {
+		used := append(k.profiles(c.Name), profiles...)
+		if _, err := k.cfg.Resolver.CollectProfiles(ctx, used, k.cfg.Now()); err != nil {
+			return 0, err
+		}
+	}
+	c = c.DeepCopy()
+	c.Finalizers = slices.DeleteFunc(c.Finalizers, func(f string) bool { return f == keys.FinalizerAWS })
+	if _, err := k.cfg.Objects.SetMetadata(ctx, c); err != nil {
+		return k.conflict(err)
+	}
+	return 0, nil
+}
+
+// profiles lists what the other classes name.
+func (k *Keeper) profiles(but string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []string
+	for name, c := range k.known {
+		if name != but && c.Status.InstanceProfile != "" {
+			out = append(out, c.Status.InstanceProfile)
+		}
+	}
+	return out
+}
+
+// CollectProfiles deletes instance profiles that neither a class nor a claim names. It wants to be called now and then.
+func (k *Keeper) CollectProfiles(ctx context.Context) ([]string, error) {
+	_, used, err := k.cfg.Objects.Claims(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	used = append(used, k.profiles("")...)
+	if len(used) == 0 {
+		return nil, errors.New("no class is known to have a profile: nothing is collected on so little knowledge")
+	}
+	gone, err := k.cfg.Resolver.CollectProfiles(ctx, used, k.cfg.Now())
+	if err != nil {
+		return gone, fmt.Errorf("instance profiles: %w", err)
+	}
+	return gone, nil
+}
