@@ -23,6 +23,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.serviceAccount.name | default (include "weir.name" .) }}
 {{- end -}}
 
+{{- /* The bolt ledger is a file that one process has open; a table serves two, of which one leads. */ -}}
+{{- define "weir.replicas" -}}
+{{ eq .Values.ledger "dynamodb" | ternary 2 1 }}
+{{- end -}}
+
 {{- define "weir.image" -}}
 {{- $i := .Values.image -}}
 {{- $repository := required "image.repository is missing: the chart has no public image; make image builds one" $i.repository -}}
@@ -35,22 +40,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- /* What this release cannot do is said here rather than by a pod that does not start. */ -}}
 {{- define "weir.check" -}}
 {{- if not .Values.clusterName }}{{ fail "clusterName is missing: the name of the cluster, as the tags of its machines have it" }}{{ end -}}
-{{- if eq .Values.ledger "dynamodb" }}{{ fail "ledger: dynamodb is not in this release: the scaler has no such store yet; use bolt (one replica)" }}{{ end -}}
+{{- if eq .Values.ledger "dynamodb" }}
+{{- if not .Values.ledgerTable }}{{ fail "ledgerTable is missing: the name of the DynamoDB table, which the stack of infra/cdk makes (output TableName)" }}{{ end -}}
+{{- if not .Values.config.region }}{{ fail "config.region is missing: the region of the DynamoDB table, such as eu-west-1" }}{{ end -}}
+{{- else if .Values.ledgerTable }}{{ fail "ledgerTable is set and ledger is bolt: the table is for ledger=dynamodb" }}{{ end -}}
 {{- if eq .Values.cloud.kind "aws" }}{{ fail "cloud.kind: aws is not in this release: the scaler cannot buy at AWS yet; sim with cloud.address (a simulated EC2) is there" }}{{ end -}}
 {{- if not .Values.cloud.address }}{{ fail "cloud.address is missing: the URL of the simulated EC2" }}{{ end -}}
 {{- end -}}
 
 {{- /* The configuration of the scaler: config, and what other values say. */ -}}
 {{- define "weir.config" -}}
+{{- $ledger := dict "kind" "bolt" "path" "/var/lib/weir/ledger.db" -}}
+{{- $shared := eq .Values.ledger "dynamodb" -}}
+{{- if $shared }}{{ $ledger = dict "kind" "dynamodb" "table" .Values.ledgerTable }}{{ end -}}
 {{- $given := dict
   "apiVersion" "config.weir.dev/v1alpha1" "kind" "ScalerConfiguration"
-  "cluster" .Values.clusterName "replicas" 1
+  "cluster" .Values.clusterName "replicas" (include "weir.replicas" . | int)
   "cloud" (dict "kind" .Values.cloud.kind "address" .Values.cloud.address)
-  "ledger" (dict "kind" .Values.ledger "path" "/var/lib/weir/ledger.db")
+  "ledger" $ledger
   "strategyBinary" "/weir-strategy"
   "leaderElection" (dict "name" (printf "%s-leader-election" (include "weir.name" .)) "namespace" .Release.Namespace
     "karpenterName" .Values.karpenterLease.name "karpenterNamespace" .Values.karpenterLease.namespace)
   "metrics" (dict "port" 8080) "health" (dict "port" 8081)
 -}}
+{{- if $shared }}{{ $_ := set $given "interruption" (dict "lambda" .Values.interruption.enabled) }}{{ end -}}
 {{ toYaml (mergeOverwrite (deepCopy .Values.config) $given) }}
 {{- end -}}

@@ -154,7 +154,9 @@ func TestBadValuesAreNamed(t *testing.T) {
 		want   string
 	}{
 		"aws":               {map[string]any{"cloud": map[string]any{"kind": "aws"}}, "cloud.kind: aws is not in this release"},
-		"dynamodb":          {map[string]any{"ledger": "dynamodb"}, "ledger: dynamodb is not in this release"},
+		"no table":          {map[string]any{"ledger": "dynamodb", "config": map[string]any{"region": "eu-west-1"}}, "ledgerTable is missing"},
+		"no region":         {map[string]any{"ledger": "dynamodb", "ledgerTable": "weir"}, "config.region is missing"},
+		"bolt with a table": {map[string]any{"ledgerTable": "weir"}, "the table is for ledger=dynamodb"},
 		"other ledger":      {map[string]any{"ledger": "sqlite"}, "ledger"},
 		"no cluster":        {map[string]any{"clusterName": ""}, "clusterName is missing"},
 		"long cluster":      {map[string]any{"clusterName": none}, "clusterName"},
@@ -213,6 +215,38 @@ func TestDeployment(t *testing.T) {
 	resources := c["resources"].(map[string]any)
 	if resources["requests"] == nil || resources["limits"] == nil {
 		t.Errorf("resources are %v", resources)
+	}
+}
+
+// TestTwoReplicasWithATable: what the table makes possible is there, and the file is not.
+func TestTwoReplicasWithATable(t *testing.T) {
+	t.Parallel()
+	objects := must(t, chartDir, with(map[string]any{
+		"ledger": "dynamodb", "ledgerTable": "weir-demo", "config": map[string]any{"region": "eu-west-1"}, "interruption": map[string]any{"enabled": true},
+	}))
+	d := find(t, objects, "Deployment", "weir")
+	spread := ""
+	for _, key := range []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"} {
+		spread += "- labelSelector:\n    matchLabels:\n      app.kubernetes.io/instance: weir\n      app.kubernetes.io/name: weir\n  maxSkew: 1\n  topologyKey: " + key + "\n  whenUnsatisfiable: ScheduleAnyway\n"
+	}
+	for what, tc := range map[string]struct {
+		got  any
+		want string
+	}{
+		"replicas": {at(t, d, "spec", "replicas"), "2\n"},
+		"strategy": {at(t, d, "spec", "strategy"), "rollingUpdate:\n  maxSurge: 1\n  maxUnavailable: 1\ntype: RollingUpdate\n"},
+		"spread":   {at(t, d, "spec", "template", "spec", "topologySpreadConstraints"), spread},
+		"volumes":  {at(t, d, "spec", "template", "spec", "volumes"), "- configMap:\n    name: weir\n  name: config\n- emptyDir:\n    sizeLimit: 64Mi\n  name: tmp\n"},
+	} {
+		if got := yamlOf(t, tc.got); got != tc.want {
+			t.Errorf("%s: %s, expected %s", what, got, tc.want)
+		}
+	}
+	text := at(t, find(t, objects, "ConfigMap", "weir"), "data", "config.yaml").(string)
+	for _, want := range []string{"ledger:\n  kind: dynamodb\n  table: weir-demo\n", "replicas: 2\n", "interruption:\n  lambda: true\n", "region: eu-west-1\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the configuration lacks %q:\n%s", want, text)
+		}
 	}
 }
 
