@@ -34,7 +34,9 @@ func TestDomainsOfASpread(t *testing.T) {
 		p.Taints = []model.Taint{{Key: "dedicated", Effect: model.NoSchedule}}
 		return p
 	}
-	only := func(name string, zones ...string) *model.Pool { return mt.Pool(name, mt.Types("m5.large"), mt.Zones(zones...)) }
+	only := func(name string, zones ...string) *model.Pool {
+		return mt.Pool(name, mt.Types("m5.large"), mt.Zones(zones...))
+	}
 	racks := mt.Pool("racks", mt.Types("m5.large"), own("example.com/rack", require.In, "r1", "r2", "r3"))
 	for _, tc := range []struct {
 		name   string

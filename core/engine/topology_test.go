@@ -229,3 +229,22 @@ func TestPortOfADaemonSet(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// A daemon pod has its ports on the nodes where it runs, and on no others.
+func TestPortOfADaemonSetOnSomeNodes(t *testing.T) {
+	t.Parallel()
+	w := world(slices.Concat(mt.Pods(2, "web", 100, 0, port(80)), mt.Pods(1, "plain", 100, 0, is("plain"))),
+		mt.Pool("p", mt.Types("m5.large", "m6g.large"), mt.CapacityType(model.OnDemand)))
+	w.DaemonSets = []*model.DaemonSet{mt.DaemonSet("proxy", 100, 0, port(80), mt.Requires(own(model.LabelArch, require.In, "arm64")))}
+	r := place(t, w, nil)
+	if d := cmp.Diff([]string{"p m5.large", "p m5.large"}, bought(r)); d != "" || len(r.Unplaced) > 0 {
+		t.Errorf("bought (-want +got):\n%s%+v", d, r.Unplaced)
+	}
+	for _, n := range r.New {
+		for _, a := range n.Alternatives {
+			if a.Type.Name != "m5.large" {
+				t.Errorf("alternative %s has a daemon pod on the port", a.Key())
+			}
+		}
+	}
+}

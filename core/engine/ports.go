@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weir-project/weir/core/model"
+)
+
+// withoutDaemonPorts takes the offerings away on whose nodes a daemon pod will have a
+// host port that the pod asks for.
+func (pr *problem) withoutDaemonPorts(e eligibility, pod *model.Pod, p *pool) eligibility {
+	if e.bits == nil || pod.Topology == nil || len(pod.Topology.HostPorts) == 0 {
+		return e
+	}
+	types := p.class.countTypes(e.bits)
+	for _, d := range pr.w.DaemonSets {
+		h, taken := takenBy(pod, d)
+		if !taken {
+			continue
+		}
+		there := p.daemonBits(d.Pod)
+		if !intersects(e.bits, there) {
+			continue
+		}
+		e.bits.andNot(there)
+		if e.bits.empty() {
+			return eligibility{reason: &model.Reason{Pool: p.Name, Filter: model.FilterPorts, TypesLeft: types,
+				Message: fmt.Sprintf("host port %s %d is taken by daemonset %s/%s", h.Protocol, h.Port, d.Namespace, d.Name)}}
+		}
+	}
+	return e
+}
+
+// takenBy is the first host port of the pod that collides with one of a daemon pod.
+func takenBy(pod *model.Pod, d *model.DaemonSet) (model.HostPort, bool) {
+	if d.Pod.Topology != nil {
+		for _, h := range pod.Topology.HostPorts {
+			if slices.ContainsFunc(d.Pod.Topology.HostPorts, h.Collides) {
+				return h, true
+			}
+		}
+	}
+	return model.HostPort{}, false
+}
+
+// portless is a pod without its host ports.
+func portless(p *model.Pod) *model.Pod {
+	if p.Topology == nil || len(p.Topology.HostPorts) == 0 {
+		return p
+	}
+	out, t := *p, *p.Topology
+	t.HostPorts = nil
+	out.Topology = &t
+	return &out
+}
