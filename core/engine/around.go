@@ -220,7 +220,7 @@ func (a *around) compile(pr *problem) error {
 	}
 	daemons := make([][]int, len(pr.w.DaemonSets))
 	for i, d := range pr.w.DaemonSets {
-		daemons[i], _ = a.tokensOf(d.Pod)
+		daemons[i], _ = a.tokensOf(portless(d.Pod)) // their ports keep pods off by offering, see withoutDaemonPorts
 		collect(d.Pod)
 	}
 	if len(a.tokens) > maxTokens {

@@ -201,7 +201,7 @@ func (pr *problem) joint(a, b *spec) *spec {
 	s.elig = make([]eligibility, len(pr.pools))
 	some := false
 	for _, p := range pr.pools {
-		s.elig[p.index] = pr.eligible(s, p)
+		s.elig[p.index] = pr.withoutDaemonPorts(pr.eligible(s, p), b.pod, p)
 		some = some || s.elig[p.index].bits != nil
 	}
 	if !some && len(pr.w.Nodes) == 0 {

@@ -688,7 +688,7 @@ func (pr *problem) eligible(s *spec, p *pool) eligibility {
 	if out.bits != nil {
 		out.reason = nil
 	}
-	return out
+	return pr.withoutDaemonPorts(out, s.pod, p)
 }
 
 func (p *pool) termBits(term require.Set) (bits bitset, missing string) {
