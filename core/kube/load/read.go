@@ -188,6 +188,10 @@ func (l *loader) file(name string, data []byte, named bool) {
 	l.warn("%s: not of a kind that is read: %s", name, what)
 }
 
+// written is the size up to which people write files; what is larger a program has made,
+// which gives no key twice.
+const written = 16 << 20
+
 // jsonStream reads a file of JSON values; false = it is not JSON.
 func (l *loader) jsonStream(p place, data []byte) bool {
 	i := skipSpace(data, 0)
@@ -209,6 +213,13 @@ func (l *loader) jsonStream(p place, data []byte) bool {
 	for ; i < len(data); i = skipSpace(data, i) {
 		p.doc++
 		end, err := skipValue(data, i)
+		if err == nil && len(data) <= written {
+			if key, at := repeated(data[i:end]); key != "" {
+				l.fail(p, "", "", fmt.Sprintf("broken JSON: line %d: key %s already set", 1+bytes.Count(data[:i+at], []byte("\n")), key))
+				i = end
+				continue
+			}
+		}
 		if err == nil {
 			err = l.value(p, data[i:end])
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // The scanner finds the borders of JSON values without building anything, so that a
@@ -159,6 +160,59 @@ func rest(b []byte, i int) error {
 		return errSyntax
 	}
 	return nil
+}
+
+// manyKeys is from how many keys on those of an object are looked up, not compared.
+const manyKeys = 32
+
+// repeated finds the first key that an object in b gives twice: the key in its quotes and
+// where the second one is, or nothing. What is not JSON is for others to say.
+func repeated(b []byte) (key string, at int) {
+	type frame struct {
+		object bool
+		first  int // of its keys
+		many   map[string]bool
+	}
+	var stack []frame
+	var keys [][]byte
+	wanted := false // the next string is a key
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			end, err := skipString(b, i)
+			if err != nil {
+				return "", 0
+			}
+			if wanted {
+				k, f := b[i:end], &stack[len(stack)-1]
+				if f.many == nil && len(keys)-f.first >= manyKeys {
+					f.many = map[string]bool{}
+					for _, have := range keys[f.first:] {
+						f.many[string(have)] = true
+					}
+				}
+				if f.many[string(k)] || f.many == nil && slices.ContainsFunc(keys[f.first:], func(have []byte) bool { return bytes.Equal(have, k) }) {
+					return string(k), i
+				}
+				if f.many != nil {
+					f.many[string(k)] = true
+				}
+				keys, wanted = append(keys, k), false
+			}
+			i = end - 1
+		case '{', '[':
+			wanted = b[i] == '{'
+			stack = append(stack, frame{object: wanted, first: len(keys)})
+		case '}', ']':
+			if len(stack) == 0 {
+				return "", 0
+			}
+			keys, stack, wanted = keys[:stack[len(stack)-1].first], stack[:len(stack)-1], false
+		case ',':
+			wanted = len(stack) > 0 && stack[len(stack)-1].object
+		}
+	}
+	return "", 0
 }
 
 // common are texts that every object repeats; text answers these without a copy.

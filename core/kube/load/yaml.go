@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -84,6 +85,9 @@ func toJSON(d document) ([]byte, error) {
 			n, _ := strconv.Atoi(yamlLine.FindStringSubmatch(m)[1])
 			return fmt.Sprintf("line %d:", n+d.line)
 		})
+		if strings.Contains(msg, `key "apiVersion" already set`) || strings.Contains(msg, `key "kind" already set`) {
+			msg += "\nare these two objects without a line of --- between them?"
+		}
 		return nil, fmt.Errorf("broken YAML: %s", msg)
 	}
 	return out, nil
