@@ -26,7 +26,14 @@ type Config struct {
 	Queue          string // name of an existing Karpenter queue that the scaler reads; empty = none
 	Image          string // reference of the scaler's image, for the outputs only
 	StackName      string
+	Ledger         string // of the functions
 }
+
+// What the functions may remember in.
+const (
+	LedgerDynamoDB = "dynamodb"
+	LedgerNone     = "none"
+)
 
 // Key is one value of CDK context.
 type Key struct {
@@ -54,7 +61,7 @@ func Keys() []Key {
 		{Name: "queue", Help: "name of an existing Karpenter interruption queue that the scaler may read", check: matches(queueName, "the name of a queue, not its URL or ARN"), field: func(c *Config) *string { return &c.Queue }},
 		{Name: "image", Help: "reference of an existing image of the scaler; it is repeated in the outputs", check: matches(imageName, "a reference such as REGISTRY/weir@sha256:…"), field: func(c *Config) *string { return &c.Image }},
 		{Name: "stackName", Help: "name of the stack; left out, Weir- and the name of the cluster", check: matches(stackName, "letters, digits and -, at most 128, a letter first"), field: func(c *Config) *string { return &c.StackName }},
-		{Name: "ledger", Default: "none", Help: "always none for now, see what is not done", check: checkLedger, field: func(*Config) *string { return new(string) }},
+		{Name: "ledger", Default: LedgerDynamoDB, Help: "what the functions remember in: dynamodb, which the scaler must use as well, or none", check: checkLedger, field: func(c *Config) *string { return &c.Ledger }},
 	}
 }
 
@@ -154,8 +161,8 @@ func checkBootstrap(dir string) error {
 }
 
 func checkLedger(s string) error {
-	if s != "none" {
-		return fmt.Errorf("is %q, expected none: no program of this release reads or writes the table yet", s)
+	if s != LedgerDynamoDB && s != LedgerNone {
+		return fmt.Errorf("is %q, expected dynamodb or none", s)
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ type InterruptionProps struct {
 	ClusterName, Endpoint, CertificateAuthority string
 	LambdaDir                                   string
 	Ledger                                      *LedgerTable
+	Remember                                    bool // the functions use the ledger, as the scaler does then
 }
 
 // Interruption gets workloads off machines that AWS is about to take. Each event goes
@@ -73,8 +74,8 @@ func NewInterruption(scope constructs.Construct, id string, p InterruptionProps)
 		Description: jsii.String("Weir's interruption functions on cluster " + p.ClusterName),
 	})
 	i.functions(c, p)
-	i.rules(c)
-	p.Ledger.Grant(c, "LedgerPolicy", i.Role)
+	i.rules(c, p.Remember)
+	p.Ledger.Grant(c, "LedgerPolicy", i.Role, false)
 	// The CDK's own AccessEntry knows no groups.
 	awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
 		ClusterName: jsii.String(p.ClusterName), PrincipalArn: i.Role.RoleArn(), Type: jsii.String("STANDARD"),
@@ -121,13 +122,16 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 }
 
 func environment(p InterruptionProps) *map[string]*string {
+	kind := LedgerNone
+	if p.Remember {
+		kind = LedgerDynamoDB
+	}
 	return &map[string]*string{
 		"CLUSTER_NAME":      jsii.String(p.ClusterName),
 		"CLUSTER_ENDPOINT":  jsii.String(p.Endpoint),
 		"CLUSTER_CA_BUNDLE": jsii.String(p.CertificateAuthority),
 		"WEIR_ACCOUNT":      awscdk.Aws_ACCOUNT_ID(),
-		// The program has no DynamoDB ledger yet: it is told where the table is, and not to use it.
-		"WEIR_LEDGER":       jsii.String("none"),
+		"WEIR_LEDGER":       jsii.String(kind),
 		"WEIR_LEDGER_TABLE": p.Ledger.Table.TableName(),
 	}
 }
@@ -155,7 +159,7 @@ func Events() []Event {
 	}
 }
 
-func (i *Interruption) rules(c constructs.Construct) {
+func (i *Interruption) rules(c constructs.Construct, sweep bool) {
 	for _, e := range Events() {
 		pattern := &awsevents.EventPattern{Source: jsii.Strings(e.Source), DetailType: jsii.Strings(e.DetailType)}
 		if e.Detail != nil {
@@ -177,7 +181,7 @@ func (i *Interruption) rules(c constructs.Construct) {
 	awsevents.NewRule(c, jsii.String("SweepRule"), &awsevents.RuleProps{
 		Description: jsii.String("Weir: due notices that no living scaler works on"),
 		Schedule:    awsevents.Schedule_Rate(awscdk.Duration_Minutes(jsii.Number(1))),
-		Enabled:     jsii.Bool(false),
+		Enabled:     jsii.Bool(sweep),
 		Targets: &[]awsevents.IRuleTarget{
 			// The next sweep is a minute away: one that could not be started is let go.
 			awseventstargets.NewLambdaFunction(i.Drainer, &awseventstargets.LambdaFunctionProps{RetryAttempts: jsii.Number(0), MaxEventAge: awscdk.Duration_Minutes(jsii.Number(1))}),

@@ -50,9 +50,10 @@ func NewLedgerTable(scope constructs.Construct, id string) *LedgerTable {
 	return &LedgerTable{Table: t}
 }
 
-// Grant lets a role read and write records: no scans, no batches, no management.
-func (t *LedgerTable) Grant(scope constructs.Construct, id string, role awsiam.IRole) {
-	attach(scope, id, "Records of Weir's ledger", role, []Statement{
+// Grant lets a role read and write records: no scans, no batches, no management. Who
+// checks the table's shape, as the scaler does when it starts, may read that, too.
+func (t *LedgerTable) Grant(scope constructs.Construct, id string, role awsiam.IRole, shape bool) {
+	statements := []Statement{
 		{
 			Sid: "AllowLedgerRecords",
 			// A transaction is checked as the puts that it is made of.
@@ -64,7 +65,15 @@ func (t *LedgerTable) Grant(scope constructs.Construct, id string, role awsiam.I
 			Actions:   []string{"dynamodb:Query"},
 			Resources: []string{*t.Table.TableArn() + "/index/" + IndexInstance},
 		},
-	})
+	}
+	if shape {
+		statements = append(statements, Statement{
+			Sid:       "AllowLedgerShape",
+			Actions:   []string{"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"},
+			Resources: []string{*t.Table.TableArn()},
+		})
+	}
+	attach(scope, id, "Records of Weir's ledger", role, statements)
 }
 
 func text(name string) *awsdynamodb.Attribute {

@@ -55,7 +55,7 @@ func NewScalerRole(scope constructs.Construct, id string, p ScalerRoleProps) *Sc
 	attach(c, "LaunchPolicy", "Machines of the cluster's node pools", role, launchStatements(p))
 	attach(c, "ProfilePolicy", "Instance profiles of the cluster's node classes", role, profileStatements(p))
 	attach(c, "DiscoveryPolicy", "What can be bought, and where", role, discoveryStatements(p))
-	p.Ledger.Grant(c, "LedgerPolicy", role)
+	p.Ledger.Grant(c, "LedgerPolicy", role, true)
 	awseks.NewCfnPodIdentityAssociation(c, jsii.String("Association"), &awseks.CfnPodIdentityAssociationProps{
 		ClusterName: jsii.String(p.ClusterName), Namespace: jsii.String(p.Namespace),
 		ServiceAccount: jsii.String(p.ServiceAccount), RoleArn: role.RoleArn(),

@@ -16,8 +16,7 @@ func Gaps() []Gap {
 	return []Gap{
 		{"chart", "The Helm charts are not installed: install infra/chart-crds and infra/chart yourself. Without the chart's interruption.enabled=true the functions may do nothing in the cluster."},
 		{"image", "No image is pushed: there is no ECR repository, and the layout of make image is no asset of the stack."},
-		{"ledger", "Nothing reads or writes the table yet: the functions and the scaler have no DynamoDB ledger. The rights on it are given already."},
-		{"memory", "Without a ledger the functions remember nothing: no shortage is marked, no scaler's heartbeat is asked for, the sweep is switched off, and an event that cannot be read is only in the log."},
+		{"ledger", "Whether the scaler uses the table is the chart's choice: set ledger=dynamodb and ledgerTable to the output TableName. Until its heartbeat is in the table the functions only record; with -c ledger=none they act alone, remember nothing, and the sweep is off."},
 		{"provider", "weir-scaler cannot buy at AWS yet: the scaler's role is ready before the program that uses it."},
 		{"auth-mode", "Access entries need a cluster in mode API or API_AND_CONFIG_MAP; aws-auth is not written."},
 		{"vpc", "The functions run outside a VPC: the cluster's endpoint must be public and let them in. Private endpoints are not supported."},
@@ -37,7 +36,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	ledger := NewLedgerTable(stack, "Ledger")
 	interruption := NewInterruption(stack, "Interruption", InterruptionProps{
 		ClusterName: cfg.ClusterName, Endpoint: cfg.Endpoint, CertificateAuthority: cfg.CertificateAuthority,
-		LambdaDir: cfg.LambdaDir, Ledger: ledger,
+		LambdaDir: cfg.LambdaDir, Ledger: ledger, Remember: cfg.Ledger == LedgerDynamoDB,
 	})
 	node := NewNodeRole(stack, "NodeRole", cfg.ClusterName, cfg.NodeRole)
 	scaler := NewScalerRole(stack, "ScalerRole", ScalerRoleProps{
@@ -50,7 +49,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	output := func(id, description string, value *string) {
 		awscdk.NewCfnOutput(stack, jsii.String(id), &awscdk.CfnOutputProps{Value: value, Description: jsii.String(description)})
 	}
-	output("TableName", "table of the ledger, not used by any program yet", ledger.Table.TableName())
+	output("TableName", "table of the ledger, the chart's ledgerTable", ledger.Table.TableName())
 	output("ResponderName", "function that events invoke directly", interruption.Responder.FunctionName())
 	output("DrainerName", "function that the drain queue feeds", interruption.Drainer.FunctionName())
 	output("DrainQueueUrl", "queue of nodes to drain", interruption.DrainQueue.QueueUrl())

@@ -96,7 +96,7 @@ func config(t *testing.T) Config {
 	}
 	return Config{
 		ClusterName: "demo", Endpoint: "https://api.example", CertificateAuthority: "Q0E=", LambdaDir: dir,
-		Namespace: "weir-system", ServiceAccount: "weir", StackName: "Weir-demo",
+		Namespace: "weir-system", ServiceAccount: "weir", StackName: "Weir-demo", Ledger: LedgerDynamoDB,
 	}
 }
 
@@ -202,6 +202,20 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestWithoutALedger: functions that may not remember are told so, and nothing is swept.
+func TestWithoutALedger(t *testing.T) {
+	t.Parallel()
+	tp := synth(t, func(c *Config) { c.Ledger = LedgerNone })
+	for _, id := range []string{"InterruptionResponder", "InterruptionDrainer"} {
+		if got := show(tp.get(t, id).Properties["Environment"]); !strings.Contains(got, "WEIR_LEDGER=none") {
+			t.Errorf("%s is told %s", id, got)
+		}
+	}
+	if got := tp.get(t, "InterruptionSweepRule").Properties["State"]; got != "DISABLED" {
+		t.Errorf("the sweep is %v", got)
+	}
+}
+
 func TestFunctions(t *testing.T) {
 	t.Parallel()
 	tp := standard(t)
@@ -224,7 +238,7 @@ func TestFunctions(t *testing.T) {
 		equal(t, id+" environment", p["Environment"], map[string]any{"Variables": map[string]any{
 			"CLUSTER_NAME": "demo", "CLUSTER_ENDPOINT": "https://api.example", "CLUSTER_CA_BUNDLE": "Q0E=",
 			"WEIR_ACCOUNT": map[string]any{"Ref": "AWS::AccountId"},
-			"WEIR_LEDGER":  "none", "WEIR_LEDGER_TABLE": p["Environment"].(map[string]any)["Variables"].(map[string]any)["WEIR_LEDGER_TABLE"],
+			"WEIR_LEDGER":  "dynamodb", "WEIR_LEDGER_TABLE": p["Environment"].(map[string]any)["Variables"].(map[string]any)["WEIR_LEDGER_TABLE"],
 		}})
 		if got := show(p["Environment"]); !strings.Contains(got, "WEIR_LEDGER_TABLE=${LedgerTable}") {
 			t.Errorf("%s is not told the table: %s", id, got)
@@ -304,8 +318,8 @@ func TestRules(t *testing.T) {
 		equal(t, id+" targets", to, []string{"${InterruptionResponder.Arn}", "${InterruptionDrainQueue.Arn}"})
 	}
 	sweep := tp.get(t, "InterruptionSweepRule").Properties
-	if sweep["ScheduleExpression"] != "rate(1 minute)" || sweep["State"] != "DISABLED" {
-		t.Errorf("sweep is %v and %v, expected each minute, and off while there is no ledger", sweep["ScheduleExpression"], sweep["State"])
+	if sweep["ScheduleExpression"] != "rate(1 minute)" || sweep["State"] != "ENABLED" {
+		t.Errorf("sweep is %v and %v, expected each minute, and on as there is a ledger", sweep["ScheduleExpression"], sweep["State"])
 	}
 	for id, r := range tp.ofType("AWS::Lambda::Permission") {
 		if r.Properties["Action"] != "lambda:InvokeFunction" || r.Properties["Principal"] != "events.amazonaws.com" || !strings.Contains(show(r.Properties["SourceArn"]), "Rule.Arn}") {
@@ -583,7 +597,7 @@ func TestReadConfig(t *testing.T) {
 		"role ARN":           {map[string]string{"nodeRole": "arn:aws:iam::1:role/x"}, []string{"the name of a role, not its ARN"}},
 		"queue URL":          {map[string]string{"queue": "https://sqs/x"}, []string{"the name of a queue"}},
 		"image without tag":  {map[string]string{"image": "weir"}, []string{"expected a reference"}},
-		"ledger":             {map[string]string{"ledger": "dynamodb"}, []string{"no program of this release reads or writes the table yet"}},
+		"ledger":             {map[string]string{"ledger": "bolt"}, []string{"expected dynamodb or none"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
