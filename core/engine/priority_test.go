@@ -13,6 +13,7 @@ import (
 	"github.com/weir-project/weir/core/engine"
 	"github.com/weir-project/weir/core/model"
 	mt "github.com/weir-project/weir/core/model/modeltest"
+	"github.com/weir-project/weir/core/model/require"
 )
 
 func priority(n int32) func(*model.Pod) {
@@ -82,6 +83,11 @@ func TestPriorityDecidesWhatIsScarce(t *testing.T) {
 		{name: "one that has no place anyhow keeps nothing from the others",
 			pods:  []*model.Pod{mt.Pod("huge", 300_000, 0, priority(100)), mt.Pod("low", 3000, 0)},
 			pools: []*model.Pool{nodesLimit(large(), 1)}, nodes: []*model.Node{mt.Node("n", 500, 1024, nil)}, want: []string{"low"}},
+		{name: "one that prefers what is not to be had, before one that prefers nothing",
+			pods: []*model.Pod{mt.Pod("large", 3000, 0), mt.Pod("small", 1000, 0, priority(100), func(p *model.Pod) {
+				p.Preferred = []model.Preference{{Weight: 1, Set: require.NewSet(mt.Zones("us-east-1z"))}}
+			})},
+			pools: []*model.Pool{nodesLimit(large(), 1)}, want: []string{"small"}},
 		{name: "a zone that only one may have",
 			pods:  []*model.Pod{mt.Pod("a-low", 3000, 0, anti("x")), mt.Pod("z-high", 1000, 0, anti("x"), priority(7))},
 			pools: []*model.Pool{mt.Pool("p", mt.Types("m5.xlarge"), mt.Zones("us-east-1a"), mt.CapacityType(model.OnDemand))}, want: []string{"z-high"}},
