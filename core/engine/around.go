@@ -217,6 +217,10 @@ func (a *around) compile(pr *problem) error {
 			onNode[n] = append(onNode[n], l...)
 			collect(p)
 		}
+		for _, h := range expectedPorts(pr.w, n) {
+			onNode[n] = append(onNode[n], a.token(portToken(h)))
+			ports[h] = true
+		}
 	}
 	daemons := make([][]int, len(pr.w.DaemonSets))
 	for i, d := range pr.w.DaemonSets {

@@ -60,6 +60,35 @@ func NewSpace(w *model.World) *Space {
 // are not there yet.
 func expectedDaemons(w *model.World, n *model.Node) resource.Vector {
 	var want, have resource.Vector
+	daemonsFor(w, n, func(d *model.DaemonSet) { want = want.Add(d.Pod.Requests) })
+	for _, p := range n.Pods {
+		if p.Daemon() {
+			have = have.Add(p.Requests)
+		}
+	}
+	return want.Sub(have).Floor()
+}
+
+// expectedPorts is the host ports of the daemon pods that belong on the node but are
+// not there yet.
+func expectedPorts(w *model.World, n *model.Node) []model.HostPort {
+	if !slices.ContainsFunc(w.DaemonSets, func(d *model.DaemonSet) bool { return d.Pod.Topology != nil && len(d.Pod.Topology.HostPorts) > 0 }) {
+		return nil
+	}
+	var out []model.HostPort
+	daemonsFor(w, n, func(d *model.DaemonSet) {
+		there := func(p *model.Pod) bool {
+			return p.Daemon() && p.Namespace == d.Namespace && p.Owner.Name == d.Name
+		}
+		if d.Pod.Topology != nil && !slices.ContainsFunc(n.Pods, there) {
+			out = append(out, d.Pod.Topology.HostPorts...)
+		}
+	})
+	return out
+}
+
+// daemonsFor calls f with every DaemonSet whose pod belongs on the node once it is up.
+func daemonsFor(w *model.World, n *model.Node, f func(*model.DaemonSet)) {
 	labels := n.Labels
 	if !n.Joined() || !n.Initialized() {
 		labels = map[string]string{model.LabelRegistered: "true", model.LabelInitialized: "true"}
@@ -70,15 +99,9 @@ func expectedDaemons(w *model.World, n *model.Node) resource.Vector {
 	taints := schedulingTaints(w, n)
 	for _, d := range w.DaemonSets {
 		if _, bad := d.Pod.Untolerated(taints); !bad && anyTerm(d.Pod.Terms, labels) == nil {
-			want = want.Add(d.Pod.Requests)
+			f(d)
 		}
 	}
-	for _, p := range n.Pods {
-		if p.Daemon() {
-			have = have.Add(p.Requests)
-		}
-	}
-	return want.Sub(have).Floor()
 }
 
 // anyTerm is nil where the labels satisfy one of the terms, else the last conflict.

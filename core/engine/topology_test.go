@@ -248,3 +248,29 @@ func TestPortOfADaemonSetOnSomeNodes(t *testing.T) {
 		}
 	}
 }
+
+// A node that is still starting keeps the ports of the daemon pods that will come.
+func TestPortOfADaemonPodThatIsStillToCome(t *testing.T) {
+	t.Parallel()
+	proxy := mt.DaemonSet("proxy", 100, 0, port(80), mt.Requires(own("edge", require.In, "true")))
+	running := mt.Pod("proxy-x", 100, 0, func(p *model.Pod) { p.Owner = proxy.Pod.Owner })
+	for name, c := range map[string]struct {
+		node *model.Node
+		want string
+	}{
+		"still to come":              {mt.Node("n1", 4000, 8000, map[string]string{"edge": "true"}), ""},
+		"comes to other nodes":       {mt.Node("n1", 4000, 8000, map[string]string{"edge": "false"}), "n1"},
+		"is there, and has moved on": {mt.Node("n1", 4000, 8000, map[string]string{"edge": "true"}, mt.Running(running)), "n1"},
+	} {
+		w := world(mt.Pods(1, "web", 100, 0, port(80)), mt.Pool("p", mt.Types("m5.large")))
+		w.Nodes, w.DaemonSets = []*model.Node{c.node}, []*model.DaemonSet{proxy}
+		r := place(t, w, nil)
+		got := ""
+		for _, pl := range r.Placements {
+			got += pl.Node.Name
+		}
+		if got != c.want || len(r.Unplaced) > 0 {
+			t.Errorf("%s: on %q, want %q; %+v", name, got, c.want, r.Unplaced)
+		}
+	}
+}
