@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ type Objects interface {
 type Resolver interface {
 	Resolve(ctx context.Context, class *awsv1.EC2NodeClass, now time.Time) resolve.Result
 	CollectProfiles(ctx context.Context, used []string, now time.Time) ([]string, error)
+	DropProfile(ctx context.Context, class *awsv1.EC2NodeClass) error
 }
 
 // Provider is told of classes.
@@ -80,7 +80,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		k.cfg.Objects.Follow(ctx, func(name string, c *awsv1.EC2NodeClass) {
-			if k.learn(name, c) {
+			if k.Learn(name, c) {
 				queue.Add(name)
 			}
 		})
@@ -115,8 +115,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// learn takes an object in and says whether there is something to do about it: our own status is no news.
-func (k *Keeper) learn(name string, c *awsv1.EC2NodeClass) bool {
+// Learn takes an object in and says whether there is something to do about it: our own status is no news.
+func (k *Keeper) Learn(name string, c *awsv1.EC2NodeClass) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old := k.known[name]
@@ -125,8 +125,14 @@ func (k *Keeper) learn(name string, c *awsv1.EC2NodeClass) bool {
 		return true
 	}
 	k.known[name] = c
-	return old == nil || old.UID != c.UID || old.Generation != c.Generation || (old.DeletionTimestamp == nil) != (c.DeletionTimestamp == nil) ||
-		!maps.Equal(old.Annotations, c.Annotations) || !slices.Equal(old.Finalizers, c.Finalizers)
+	if old == nil || old.UID != c.UID || old.Generation != c.Generation || (old.DeletionTimestamp == nil) != (c.DeletionTimestamp == nil) {
+		return true
+	}
+	if c.DeletionTimestamp != nil {
+		return !slices.Equal(old.Finalizers, c.Finalizers)
+	}
+	// Somebody took off what was put on it.
+	return !k.marked(c) && k.marked(old)
 }
 
 // Keep does what is to be done about a class now, and answers when it wants to be looked at again; 0 = when it changes.
@@ -157,7 +163,7 @@ func (k *Keeper) Keep(ctx context.Context, name string) (again time.Duration, er
 		if next, err = k.cfg.Objects.SetStatus(ctx, next); err != nil {
 			return k.conflict(err)
 		}
-		k.learn(name, next)
+		k.Learn(name, next)
 	}
 	k.cfg.Provider.SetClass(next, r.Free)
 	return r.Again, nil
@@ -174,12 +180,12 @@ func (k *Keeper) conflict(err error) (time.Duration, error) {
 // metadata puts hash and finalizer on the class. A hash under another version is another function's and is replaced: it is
 // compared only where the versions are equal, so that no node drifts by it.
 func (k *Keeper) metadata(ctx context.Context, c *awsv1.EC2NodeClass) (*awsv1.EC2NodeClass, error) {
+	if k.marked(c) {
+		return c, nil
+	}
 	hash, err := c.Hash(k.cfg.CA)
 	if err != nil {
 		return nil, err
-	}
-	if slices.Contains(c.Finalizers, keys.FinalizerAWS) && c.Annotations[keys.EC2NodeClassHash] == hash && c.Annotations[keys.EC2NodeClassHashVersion] == keys.EC2NodeClassHashWeir1 {
-		return c, nil
 	}
 	if !slices.Contains(c.Finalizers, keys.FinalizerAWS) {
 		c.Finalizers = append(c.Finalizers, keys.FinalizerAWS)
@@ -192,8 +198,15 @@ func (k *Keeper) metadata(ctx context.Context, c *awsv1.EC2NodeClass) (*awsv1.EC
 	if err != nil {
 		return nil, err
 	}
-	k.learn(out.Name, out)
+	k.Learn(out.Name, out)
 	return out, nil
+}
+
+// marked says whether a class carries its hash and the finalizer.
+func (k *Keeper) marked(c *awsv1.EC2NodeClass) bool {
+	hash, err := c.Hash(k.cfg.CA)
+	return err == nil && slices.Contains(c.Finalizers, keys.FinalizerAWS) && c.Annotations[keys.EC2NodeClassHash] == hash &&
+		c.Annotations[keys.EC2NodeClassHashVersion] == keys.EC2NodeClassHashWeir1
 }
 
 // end clears up behind a class once no claim refers to it.
@@ -213,9 +226,8 @@ func (k *Keeper) end(ctx context.Context, c *awsv1.EC2NodeClass) (time.Duration,
 	if _, err := k.cfg.Provider.CollectClass(ctx, c.Name); err != nil {
 		return 0, err
 	}
-	if c.Spec.InstanceProfile == nil && c.Status.InstanceProfile != "" {
-		used := append(k.profiles(c.Name), profiles...)
-		if _, err := k.cfg.Resolver.CollectProfiles(ctx, used, k.cfg.Now()); err != nil {
+	if p := c.Status.InstanceProfile; c.Spec.InstanceProfile == nil && p != "" && !slices.Contains(append(k.profiles(c.Name), profiles...), p) {
+		if err := k.cfg.Resolver.DropProfile(ctx, c); err != nil {
 			return 0, err
 		}
 	}

@@ -150,6 +150,21 @@ func (r *Resolver) CollectProfiles(ctx context.Context, used []string, now time.
 	return gone, nil
 }
 
+// DropProfile deletes the profile that was made for a class which ends; one that is not its own is left alone.
+func (r *Resolver) DropProfile(ctx context.Context, class *awsv1.EC2NodeClass) error {
+	name := class.Status.InstanceProfile
+	out, err := r.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &name})
+	switch {
+	case awserr.Is(err, "NoSuchEntity"):
+		return nil
+	case err != nil:
+		return awserr.Of("GetInstanceProfile", err)
+	case out.InstanceProfile == nil || deref(out.InstanceProfile.Path) != ProfilePath(r.cfg.Region, r.cfg.Cluster)+string(class.UID)+"/":
+		return nil
+	}
+	return r.deleteProfile(ctx, *out.InstanceProfile)
+}
+
 func (r *Resolver) deleteProfile(ctx context.Context, x types.InstanceProfile) error {
 	for _, role := range x.Roles {
 		_, err := r.iam.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: x.InstanceProfileName, RoleName: role.RoleName})

@@ -569,6 +569,13 @@ func TestProfiles(t *testing.T) {
 	if a.profiles["foreign"] == nil || a.profiles[second.Status.InstanceProfile] == nil {
 		t.Error("a profile that is in use, or another cluster's, is gone")
 	}
+	// with its class the profile goes at once, and only its own
+	for name, stays := range map[string]bool{second.Status.InstanceProfile: false, "foreign": true, "gone": false} {
+		c.Status.InstanceProfile = name
+		if err := r.DropProfile(t.Context(), c); err != nil || (a.profiles[name] != nil) != stays {
+			t.Errorf("%s after the end of its class: %v, %v", name, a.profiles[name], err)
+		}
+	}
 }
 
 // A profile that another controller made for the class is kept.
