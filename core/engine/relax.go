@@ -90,15 +90,17 @@ type relaxer struct {
 	// apartBy is the terms of anti-affinities by the ids of their steps.
 	apartBy map[string]model.PodTerm
 	can     *possibilities
-	budget  int // further passes that may be made
+	ref     *Result             // see hard; nil = not made yet
+	nowhere map[*model.Pod]bool // those without a place in ref
+	budget  int                 // further passes that may be made
 }
 
 // maxPasses and minPasses bound how often a plan is made for the sake of preferences;
 // between them effort counts: passes times pods.
 const (
 	maxPasses  = 16
-	minPasses  = 6
-	passEffort = 400_000
+	minPasses  = 5
+	passEffort = 100_000
 )
 
 // newRelaxer is nil where nobody prefers anything that the policy looks at.
@@ -401,20 +403,26 @@ func (r *relaxer) place() *Result {
 func (r *relaxer) passes() int { return max(minPasses, min(maxPasses, passEffort/max(len(r.pods), 1))) }
 
 // relaxed makes passes, each with the pods that found no place one step further, and
-// after a few with steps that double. It is nil where the passes are used up.
+// after a few, or where passes are few, with steps that double. It is nil where the passes are used up.
 func (r *relaxer) relaxed() *Result {
 	by := 1
 	for n := 0; r.budget > 0; n++ {
 		r.budget--
-		if n >= 3 {
+		if n >= 3 || n > 0 && r.passes() < maxPasses/2 {
 			by *= 2
 		}
 		w := r.world()
-		res := placeAll(w, r.prices, w.Pods, false)
-		raised := r.raise(w, res, by)
-		if !raised && len(res.Unplaced) > 0 {
+		res, misfits := pass(w, r.prices, w.Pods, nil, false, nil)
+		if len(misfits) > 0 { // as placeAll does
+			res, misfits = pass(w, r.prices, w.Pods, nil, false, res.New)
+		}
+		if n > 0 && len(res.Unplaced)+len(misfits) > 0 {
+			r.hard() // where limits leave no room for many pods, no single step helps them
+		}
+		raised := r.raise(w, res, misfits, by)
+		if !raised && len(res.Unplaced)+len(misfits) > 0 {
 			res = byPriority(w, r.prices)
-			raised = r.raise(w, res, by)
+			raised = r.raise(w, res, nil, by)
 		}
 		if !raised {
 			r.restore(w, res)
@@ -434,9 +442,11 @@ func (r *relaxer) world() *model.World {
 	return &w
 }
 
-// raise has the pods without a place take steps; it says whether some could.
-func (r *relaxer) raise(w *model.World, res *Result, by int) bool {
-	if len(res.Unplaced) == 0 {
+// raise has the pods without a place take steps, and those that could not run where they
+// are; it says whether some could. Pods that have no place without preferences either
+// take all steps at once.
+func (r *relaxer) raise(w *model.World, res *Result, misfits []misfit, by int) bool {
+	if len(res.Unplaced)+len(misfits) == 0 {
 		return false
 	}
 	at := make(map[*model.Pod]int, len(w.Pods))
@@ -444,11 +454,21 @@ func (r *relaxer) raise(w *model.World, res *Result, by int) bool {
 		at[p] = i
 	}
 	raised := false
-	for _, v := range res.Unplaced {
-		if i, ok := at[v.Pod]; ok && r.level[i] < r.last(i) {
-			r.level[i] = min(r.level[i]+by, r.last(i))
-			raised = true
+	step := func(p *model.Pod) {
+		i, ok := at[p]
+		if !ok || r.level[i] >= r.last(i) {
+			return
 		}
+		raised = true
+		if r.level[i] = min(r.level[i]+by, r.last(i)); r.nowhere[r.pods[i]] {
+			r.level[i] = r.last(i)
+		}
+	}
+	for _, v := range res.Unplaced {
+		step(v.Pod)
+	}
+	for _, m := range misfits {
+		step(m.pod)
 	}
 	return raised
 }
@@ -478,12 +498,21 @@ func (r *relaxer) restore(w *model.World, res *Result) {
 // hard is the plan in which preferences that the policy Ignore does not look at count
 // for nothing; under that policy the one in which taints do not either.
 func (r *relaxer) hard() *Result {
-	if r.w.Settings.IgnorePreferences {
-		return byPriority(r.w, r.prices)
+	if r.ref != nil {
+		return r.ref
 	}
-	w := *r.w
-	w.Settings.IgnorePreferences = true
-	return underPolicy(&w, r.prices)
+	if r.w.Settings.IgnorePreferences {
+		r.ref = byPriority(r.w, r.prices)
+	} else {
+		w := *r.w
+		w.Settings.IgnorePreferences = true
+		r.ref = underPolicy(&w, r.prices)
+	}
+	r.nowhere = make(map[*model.Pod]bool, len(r.ref.Unplaced))
+	for _, v := range r.ref.Unplaced {
+		r.nowhere[v.Pod] = true
+	}
+	return r.ref
 }
 
 // placed calls f with every pod that has a place.
