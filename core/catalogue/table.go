@@ -249,6 +249,9 @@ func (t *Table) Offerings(class *model.NodeClass, zones []string, opts Options) 
 			}
 			o := &model.Offering{Type: it, Zone: p.Zone, CapacityType: p.CapacityType, Available: true,
 				ReservationID: p.ReservationID, Count: p.Count, Shortages: p.Shortages, Interruptions: p.Interruptions}
+			if class != nil {
+				o.ZoneID = class.ZoneIDs[p.Zone]
+			}
 			ty.price(o, p, opts)
 			if p.Available != nil && !*p.Available {
 				o.Available, o.Unavailable = false, "the catalogue says it is not available"

@@ -138,6 +138,9 @@ func expectedLabels(claim map[string]string, o *model.Offering) map[string]strin
 	maps.Copy(labels, o.Type.Labels)
 	labels[model.LabelInstanceType] = o.Type.Name
 	labels[model.LabelZone] = o.Zone
+	if o.ZoneID != "" {
+		labels[model.LabelZoneID] = o.ZoneID
+	}
 	labels[model.LabelCapacityType] = o.CapacityType
 	maps.Copy(labels, claim)
 	return labels

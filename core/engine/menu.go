@@ -223,6 +223,9 @@ func nodeLabels(p *model.Pool, o *model.Offering, reqs require.Set) map[string]s
 	maps.Copy(labels, o.Type.Labels)
 	labels[model.LabelPool] = p.Name
 	labels[model.LabelZone] = o.Zone
+	if o.ZoneID != "" {
+		labels[model.LabelZoneID] = o.ZoneID
+	}
 	labels[model.LabelCapacityType] = o.CapacityType
 	if o.ReservationID != "" {
 		labels[model.AWSLabelDomain+"/capacity-reservation-id"] = o.ReservationID

@@ -75,3 +75,21 @@ func TestOperatingSystemsAndArchitectures(t *testing.T) {
 		})
 	}
 }
+
+// TestZoneIDs: pods may ask for a zone by the name that it has in every account, where
+// the node class says which zone that is.
+func TestZoneIDs(t *testing.T) {
+	t.Parallel()
+	ask := mt.Requires(own(model.LabelZoneID, require.In, "use1-az6"))
+	w := world(mt.Pods(1, "p", 1000, 0, ask), mt.Pool("p", mt.Types("m5.large"), mt.CapacityType(model.OnDemand)))
+	if r := place(t, w, nil); len(r.New) != 0 || r.Unplaced[0].Reasons[0].Filter != model.FilterRequirements {
+		t.Errorf("nobody said which zone that is: %v, %+v", bought(r), r.Unplaced)
+	}
+	class := w.NodeClasses[mt.Class]
+	class.ZoneIDs = map[string]string{"us-east-1a": "use1-az4", "us-east-1b": "use1-az6"}
+	w.Offerings[mt.Class] = catalogue.Embedded().Offerings(class, nil, catalogue.Options{})
+	r := place(t, w, nil)
+	if len(r.New) != 1 || r.New[0].Offering.Zone != "us-east-1b" || r.New[0].Labels[model.LabelZoneID] != "use1-az6" {
+		t.Errorf("bought %v, %+v", r.New, r.Unplaced)
+	}
+}

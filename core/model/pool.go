@@ -83,8 +83,9 @@ type NodeClassRef struct{ Group, Kind, Name string }
 // NodeClass is what planning needs of an EC2NodeClass. Amounts are nil where unset.
 type NodeClass struct {
 	Name, UID         string
-	Family            string   // AL2023, AL2, Bottlerocket, Windows2019, Windows2022, Windows2025, Custom
-	Zones             []string // zones of the resolved subnets; nil = not resolved, every zone
+	Family            string            // AL2023, AL2, Bottlerocket, Windows2019, Windows2022, Windows2025, Custom
+	ZoneIDs           map[string]string // by zone, of the resolved subnets
+	Zones             []string          // zones of the resolved subnets; nil = not resolved, every zone
 	MaxPods           *int32
 	PodsPerCore       *int32
 	KubeReserved      map[string]int64 // cpu milli, memory and ephemeral-storage bytes
@@ -120,6 +121,7 @@ type InstanceType struct {
 type Offering struct {
 	Type          *InstanceType
 	Zone          string
+	ZoneID        string // the zone's name that is the same in every account; empty = not known
 	CapacityType  string
 	USDPerHour    float64
 	PriceSource   string // list, spot-history, synthetic, catalogue, override, unknown
@@ -141,6 +143,8 @@ func (o *Offering) Label(key string) (string, bool) {
 		return o.Zone, true
 	case LabelCapacityType:
 		return o.CapacityType, true
+	case LabelZoneID:
+		return o.ZoneID, o.ZoneID != ""
 	case AWSLabelDomain + "/capacity-reservation-id":
 		return o.ReservationID, o.ReservationID != ""
 	}

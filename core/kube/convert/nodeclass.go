@@ -56,6 +56,12 @@ func NodeClass(in *awsv1.EC2NodeClass) *model.NodeClass {
 		if !slices.Contains(c.Zones, s.Zone) {
 			c.Zones = append(c.Zones, s.Zone)
 		}
+		if s.ZoneID != "" {
+			if c.ZoneIDs == nil {
+				c.ZoneIDs = map[string]string{}
+			}
+			c.ZoneIDs[s.Zone] = s.ZoneID
+		}
 	}
 	sort.Strings(c.Zones)
 	if in.DeletionTimestamp != nil {

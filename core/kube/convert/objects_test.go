@@ -241,9 +241,13 @@ func TestNodeClass(t *testing.T) {
 		"kubelet of nonsense": {"  amiSelectorTerms: [{alias: al2023@latest}]\n  kubelet: {maxPodz: 42}", func(c *model.NodeClass) bool {
 			return strings.Contains(c.Unusable, "maxPodz")
 		}},
-		"zones and readiness": {"  amiSelectorTerms: [{alias: al2023@latest}]\nstatus: {subnets: [{id: s1, zone: b}, {id: s2, zone: a}, {id: s3, zone: b}], conditions: [{type: Ready, status: \"False\", reason: AMINotFound, message: none, lastTransitionTime: null}]}",
+		"zones and readiness": {"  amiSelectorTerms: [{alias: al2023@latest}]\nstatus: {subnets: [{id: s1, zone: b, zoneID: use1-az2}, {id: s2, zone: a}, {id: s3, zone: b, zoneID: use1-az2}], conditions: [{type: Ready, status: \"False\", reason: AMINotFound, message: none, lastTransitionTime: null}]}",
 			func(c *model.NodeClass) bool {
-				return strings.Join(c.Zones, ",") == "a,b" && strings.Contains(c.Unusable, "AMINotFound")
+				return strings.Join(c.Zones, ",") == "a,b" && len(c.ZoneIDs) == 1 && c.ZoneIDs["b"] == "use1-az2" && strings.Contains(c.Unusable, "AMINotFound")
+			}},
+		"interfaces": {"  amiSelectorTerms: [{alias: al2023@latest}]\n  networkInterfaces: [{networkCardIndex: 0, deviceIndex: 0, interfaceType: interface}, {networkCardIndex: 0, deviceIndex: 1, interfaceType: efa-only}, {networkCardIndex: 3, deviceIndex: 1, interfaceType: efa-only}]",
+			func(c *model.NodeClass) bool {
+				return c.Unusable == "" && c.Interfaces == model.Interfaces{Cards: 4, EFAOnly: 2, EFAOnlyDefaultCard: 1}
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
