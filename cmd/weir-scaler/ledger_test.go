@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +64,51 @@ func TestCheckLedger(t *testing.T) {
 				t.Errorf("claimed for %q, expected %q", f.writer, version)
 			}
 		})
+	}
+}
+
+// TestLedgerVerbs works on a bolt ledger as the configuration names it.
+func TestLedgerVerbs(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "l.db")
+	verb := func(in string, words ...string) (string, error) {
+		var out strings.Builder
+		args := append(words, "--cluster-name", "demo", "--region", "us-east-1", "--account", "111122223333", "--ledger-path", path)
+		err := runLedger(t.Context(), args, nil, strings.NewReader(in), &out)
+		return out.String(), err
+	}
+	if _, err := verb("", "ls"); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("a ledger that is not there: %v", err)
+	}
+	text := `{"kind":"LedgerArchive","format":1}` + "\n" + `{"partition":"demo/claim","sort":"u-1","instance":"i-1","data":{"name":"a"}}` + "\n"
+	if out, err := verb(text, "import", "-"); err != nil || !strings.HasPrefix(out, "1 written") {
+		t.Fatalf("import: %q, %v", out, err)
+	}
+	for want, words := range map[string][]string{
+		"demo/claim  1":          {"ls"},
+		"u-1   1        never":   {"ls", "demo/claim"},
+		`"name": "a"`:            {"show", "demo/claim", "u-1"},
+		`"LedgerRecordList"`:     {"show", "i-1", "-o", "json"},
+		`{"kind":"LedgerArchive`: {"export"},
+		"weir-scaler ledger ls":  {"--help"},
+	} {
+		if out, err := verb("", words...); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v: %q, %v; want %q in it", words, out, err, want)
+		}
+	}
+	for want, words := range map[string][]string{
+		"expected one of ls":   {},
+		"got [\"drop\"]":       {"drop"},
+		"usage: show":          {"show"},
+		"got \"xml\"":          {"ls", "-o", "xml"},
+		"not an archive":       {"import", "-"},
+		"none.jsonl":           {"import", "none.jsonl"},
+		"unknown flag: --nope": {"ls", "--nope"},
+	} {
+		_, err := verb("", words...)
+		var usage usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v; want a usage error that says %q", words, err, want)
+		}
 	}
 }

@@ -37,7 +37,12 @@ func (e usageError) Unwrap() error { return e.err }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout)
+	var err error
+	if args := os.Args[1:]; len(args) > 0 && args[0] == "ledger" {
+		err = runLedger(ctx, args[1:], os.Environ(), os.Stdin, os.Stdout)
+	} else {
+		err = run(ctx, args, os.Environ(), os.Stdout)
+	}
 	var usage usageError
 	var bad config.Errors
 	switch {
@@ -59,7 +64,7 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	showVersion := set.Bool("version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
-			fmt.Fprintf(stdout, "weir-scaler runs Weir in a cluster.\n\n%s", set.FlagUsages())
+			fmt.Fprintf(stdout, "weir-scaler runs Weir in a cluster.\n\n%s\n%s", set.FlagUsages(), ledgerUsage)
 			return nil
 		}
 		return usageError{fmt.Errorf("%w (--help lists the flags)", err)}

@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
 
 	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/cloud/sim"
@@ -47,10 +49,6 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 		return fmt.Errorf("metrics: %w", err)
 	}
 	watch := &observer{m: metrics, log: log}
-	provider, poll, err := openCloud(cfg.Config)
-	if err != nil {
-		return usageError{err}
-	}
 	file, err := openLedger(ctx, cfg.Config)
 	if err != nil {
 		return err
@@ -78,11 +76,15 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 		return usageError{err}
 	}
 	defer host.Close()
-	rest, err := kube.Configure(kube.ConnectOptions{Kubeconfig: cfg.Kube.Kubeconfig, QPS: float32(cfg.Kube.QPS), Burst: cfg.Kube.Burst})
+	server, err := kube.Configure(kube.ConnectOptions{Kubeconfig: cfg.Kube.Kubeconfig, QPS: float32(cfg.Kube.QPS), Burst: cfg.Kube.Burst})
 	if err != nil {
 		return usageError{err}
 	}
-	clients, err := kube.Connect(rest)
+	clients, err := kube.Connect(server)
+	if err != nil {
+		return err
+	}
+	sold, err := openCloud(ctx, cfg.Config, clients, server, log)
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	}
 	holder = fmt.Sprintf("%s_%d_%d", holder, os.Getpid(), time.Now().UnixNano())
 	c := control.New(control.Config{Cluster: cfg.Cluster, Account: cfg.Account, Region: cfg.Region, Holder: holder, Version: version, Settings: settings(cfg.Config)})
-	l := newLoop(c, execute.Ports{Kube: kube.NewClient(clients, kube.ClientOptions{}), Cloud: provider, Ledger: store, Strategy: host,
+	l := newLoop(c, execute.Ports{Kube: kube.NewClient(clients, kube.ClientOptions{}), Cloud: sold.provider, Ledger: store, Strategy: host,
 		Planner: control.Planners{}, Now: time.Now}, fail, log, watch)
 	c.OnPlan(l.plan)
 	watcher := kube.NewWatcher(clients, l.sink, kube.WatchOptions{SpreadDefaults: scheduler.PodTopologySpread.DefaultConstraints, OnError: func(kind, name string, err error) {
@@ -121,13 +123,14 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	}
 	background(func(ctx context.Context) { l.lag(ctx, watcher.Behind) })
 	background(func(ctx context.Context) { follow(ctx, source, cfg, l, host, watch) })
-	if poll != nil {
-		background(func(ctx context.Context) { l.poll(ctx, poll) })
+	if sold.poll != nil {
+		background(func(ctx context.Context) { l.poll(ctx, sold.poll) })
 	}
-	group.Go(func() error { return elect(ctx, cfg.Config, clients, holder, l, log) })
+	background(sold.run)
+	group.Go(func() error { return elect(ctx, cfg.Config, clients, holder, l, sold.lead, log) })
 	group.Go(func() error { return listen(ctx, "health", cfg.Health.Port, l.probes(), log) })
 	group.Go(func() error { return listen(ctx, "metrics", cfg.Metrics.Port, metricsMux(cfg.Config, metrics), log) })
-	log.Info("started", zap.String("cluster", cfg.Cluster), zap.String("cloud", cfg.Cloud.Kind), zap.String("ledger", cfg.Ledger.Kind), zap.String("apiServer", rest.Host))
+	log.Info("started", zap.String("cluster", cfg.Cluster), zap.String("cloud", cfg.Cloud.Kind), zap.String("ledger", cfg.Ledger.Kind), zap.String("apiServer", server.Host))
 	err = group.Wait()
 	log.Info("stopped")
 	return err
@@ -144,29 +147,44 @@ func settings(c *config.Config) control.Settings {
 	}
 }
 
-func openCloud(c *config.Config) (cloud.Provider, events, error) {
+// backend is whatever sells machines, with what it does beside being asked.
+type backend struct {
+	provider cloud.Provider
+	poll     events                // nil = it has no events of its own
+	run      func(context.Context) // for as long as the process runs
+	lead     func(context.Context) // for as long as it leads
+}
+
+func openCloud(ctx context.Context, c *config.Config, clients *kube.Clients, server *rest.Config, log *zap.Logger) (*backend, error) {
 	switch c.Cloud.Kind {
 	case config.CloudSim:
 		client := sim.Dial(c.Cloud.Address)
-		return client, func(ctx context.Context, after int64) ([]rawEvent, int64, error) {
+		nothing := func(context.Context) {}
+		return &backend{provider: client, run: nothing, lead: nothing, poll: func(ctx context.Context, after int64) ([]rawEvent, int64, error) {
 			list, err := client.Events(ctx, after, 20*time.Second)
 			var out []rawEvent
 			for _, e := range list {
 				out, after = append(out, e.JSON), e.Seq
 			}
 			return out, after, err
-		}, nil
+		}}, nil
 	case config.CloudAWS:
-		return nil, nil, errors.New("cloud.kind: aws comes with the AWS provider, which this version does not have; sim (with --cloud-address) is there")
+		return openAWS(ctx, c, clients, server, log)
 	}
-	return nil, nil, fmt.Errorf("cloud.kind: %q is unknown", c.Cloud.Kind)
+	return nil, usageError{fmt.Errorf("cloud.kind: %q is unknown", c.Cloud.Kind)}
 }
 
 // elect leads while it holds both leases.
-func elect(ctx context.Context, c *config.Config, clients *kube.Clients, holder string, l *loop, log *zap.Logger) error {
+func elect(ctx context.Context, c *config.Config, clients *kube.Clients, holder string, l *loop, beside func(context.Context), log *zap.Logger) error {
+	lead := func(ctx context.Context, epoch int64) {
+		var wg sync.WaitGroup
+		wg.Go(func() { beside(ctx) })
+		l.lead(ctx, epoch)
+		wg.Wait()
+	}
 	if !c.LeaderElection.Enabled {
 		log.Warn("leader election is off: a second scaler, or Karpenter, in this cluster is not kept away")
-		l.lead(ctx, time.Now().Unix())
+		lead(ctx, time.Now().Unix())
 		return nil
 	}
 	e := c.LeaderElection
@@ -186,7 +204,7 @@ func elect(ctx context.Context, c *config.Config, clients *kube.Clients, holder 
 				l.box.put(control.Following{Why: why})
 			}
 		},
-	}, l.lead)
+	}, lead)
 }
 
 // follow takes in changes of the configuration file.

@@ -324,6 +324,24 @@ func (s *Store) ByInstance(ctx context.Context, instanceID string, now time.Time
 	return out, nil
 }
 
+// Partitions lists the partitions in the file, in order.
+func (s *Store) Partitions(ctx context.Context) ([]string, error) {
+	var out []string
+	err := s.view(ctx, func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucketItems).Cursor()
+		for k, _ := c.First(); k != nil; {
+			p := splitKey(k).Partition
+			out = append(out, p)
+			k, _ = c.Seek([]byte(p + "\x01")) // keys of p go on with a NUL
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing partitions: %w", err)
+	}
+	return out, nil
+}
+
 // Sweep implements ledger.Sweeper.
 func (s *Store) Sweep(ctx context.Context, now time.Time) (n int, err error) {
 	err = s.update(ctx, func(tx *bbolt.Tx) error {

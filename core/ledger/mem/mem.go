@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -199,6 +200,16 @@ func (s *Store) ByInstance(ctx context.Context, instanceID string, now time.Time
 		return strings.Compare(a.Sort, b.Sort)
 	})
 	return out, nil
+}
+
+// Partitions lists the partitions, in order.
+func (s *Store) Partitions(ctx context.Context) ([]string, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(s.sorted)), nil
 }
 
 // Sweep implements ledger.Sweeper.
