@@ -38,7 +38,7 @@ func (pr *problem) bundle() {
 		}
 		i := slices.IndexFunc(rest, func(t *group) bool { return t.picked.has(sel) && !t.bound && t.per == 1 && len(t.pods) > 0 })
 		if i < 0 {
-			pr.refuse(g.pods, "affinity: no pod that it must be near is running or waiting")
+			pr.refuse(g, g.pods, "affinity: no pod that it must be near is running or waiting")
 			continue
 		}
 		rest = append(rest, pr.accompany(rest[i], g)...)
@@ -46,9 +46,14 @@ func (pr *problem) bundle() {
 	pr.groups = slices.DeleteFunc(rest, func(g *group) bool { return len(g.pods) == 0 })
 }
 
-func (pr *problem) refuse(pods []*model.Pod, why string) {
+// refuse gives pods of a group their verdict: their neighbours stand in the way.
+func (pr *problem) refuse(g *group, pods []*model.Pod, why string) {
+	if len(pods) == 0 {
+		return
+	}
+	reasons := pr.because(g, model.Reason{Filter: model.FilterAffinity, Message: why})
 	for _, p := range pods {
-		pr.kept = append(pr.kept, model.Verdict{Pod: p, Reasons: []model.Reason{{Filter: model.FilterAffinity, Message: why}}})
+		pr.kept = append(pr.kept, model.Verdict{Pod: p, Reasons: reasons})
 	}
 }
 
@@ -92,7 +97,7 @@ func (pr *problem) together(g *group) []*group {
 		if n > 1 && (!pr.around.bearable(&u) || !pr.holds(&u)) {
 			continue
 		}
-		pr.refuse(g.pods[n:], "affinity: it must share a node with the others of its kind, and no machine holds them all")
+		pr.refuse(g, g.pods[n:], "affinity: it must share a node with the others of its kind, and no machine holds them all")
 		return []*group{&u}
 	}
 	return nil
@@ -126,10 +131,10 @@ func (pr *problem) accompany(host, g *group) []*group {
 				out = append(out, last)
 			}
 		}
-		pr.refuse(left, "affinity: no machine holds it together with the pods it must be near")
+		pr.refuse(g, left, "affinity: no machine holds it together with the pods it must be near")
 		return out
 	}
-	pr.refuse(g.pods, "affinity: no machine holds it together with the pods it must be near")
+	pr.refuse(g, g.pods, "affinity: no machine holds it together with the pods it must be near")
 	return nil
 }
 

@@ -209,6 +209,7 @@ type pool struct {
 	index     int
 	class     *class
 	base      bitset // offerings that satisfy the pool's own requirements
+	baseTypes int    // instance types of base
 	usable    bitset // of these, available and not vetoed
 	prices    model.PoolPrices
 	overhead  []resource.Vector // of the daemon pods, by offering
@@ -536,6 +537,7 @@ func (p *pool) compile(pr *problem) {
 			p.minKeys = append(p.minKeys, r)
 		}
 	}
+	p.baseTypes = p.class.countTypes(p.base)
 	p.usable = p.base.clone()
 	p.usable.and(p.class.available)
 	for i, price := range p.prices.Offerings {
@@ -654,26 +656,14 @@ func (pr *problem) eligible(s *spec, p *pool) eligibility {
 		return eligibility{reason: p.why}
 	}
 	if t, bad := s.pod.Untolerated(p.Taints); bad {
-		return eligibility{reason: &model.Reason{Pool: p.Name, Filter: model.FilterTaints, TypesLeft: p.class.countTypes(p.base), Message: fmt.Sprintf("does not tolerate taint %s", t)}}
+		return eligibility{reason: p.refuses(model.FilterTaints, p.baseTypes, fmt.Sprintf("does not tolerate taint %s", t), "")}
 	}
 	var out eligibility
 	for _, term := range s.terms {
-		if i := slices.IndexFunc(term.All(), require.Requirement.Impossible); i >= 0 {
+		bits, why := p.termBits(term)
+		if why != nil {
 			if out.reason == nil {
-				out.reason = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, Message: fmt.Sprintf("the pod's requirements on %s contradict each other", term.All()[i].Key)}
-			}
-			continue
-		}
-		if c := term.Compatible(p.Requirements, model.WellKnown); c != nil {
-			if out.reason == nil {
-				out.reason = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, TypesLeft: 0, Message: c.String()}
-			}
-			continue
-		}
-		bits, missing := p.termBits(term)
-		if bits.empty() {
-			if out.reason == nil {
-				out.reason = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, TypesLeft: 0, Message: missing}
+				out.reason = why
 			}
 			continue
 		}
@@ -691,19 +681,55 @@ func (pr *problem) eligible(s *spec, p *pool) eligibility {
 	return pr.withoutDaemonPorts(out, s.pod, p)
 }
 
-func (p *pool) termBits(term require.Set) (bits bitset, missing string) {
-	bits = p.base.clone()
+// refuses is the reason where the pool's taints or requirements keep a pod off.
+func (p *pool) refuses(f model.Filter, types int, message, nearest string) *model.Reason {
+	r := &model.Reason{Pool: p.Name, Filter: f, TypesLeft: types, Message: message, Nearest: nearest, Trail: []model.Passed{{Filter: model.FilterPool, Types: p.baseTypes}}}
+	if f != model.FilterTaints {
+		r.Trail = append(r.Trail, model.Passed{Filter: model.FilterTaints, Types: p.baseTypes})
+	}
+	r.Trail = append(r.Trail, model.Passed{Filter: f})
+	return r
+}
+
+// termBits is the offerings that satisfy one term of a pod, or why there are none.
+func (p *pool) termBits(term require.Set) (bitset, *model.Reason) {
+	if i := slices.IndexFunc(term.All(), require.Requirement.Impossible); i >= 0 {
+		return nil, p.refuses(model.FilterRequirements, 0, fmt.Sprintf("the pod's requirements on %s contradict each other", term.All()[i].Key), "")
+	}
+	if c := term.Compatible(p.Requirements, model.WellKnown); c != nil {
+		nearest := c.Similar
+		if c.Have != nil {
+			nearest = c.Have.String()
+		}
+		return nil, p.refuses(model.FilterRequirements, 0, c.String(), nearest)
+	}
+	bits := p.base.clone()
 	for _, r := range term.All() {
 		if !ofOffering(r.Key) {
 			continue
 		}
 		want := p.class.satisfying(r)
 		if !intersects(bits, want) {
-			return newBits(len(p.class.offerings)), fmt.Sprintf("asks for %s, which none of the %d instance types left has", r, p.class.countTypes(bits))
+			return nil, p.refuses(model.FilterRequirements, 0, fmt.Sprintf("asks for %s, which none of the %d instance types left has", r, p.class.countTypes(bits)), p.class.offered(r.Key, bits))
 		}
 		bits.and(want)
 	}
-	return bits, ""
+	return bits, nil
+}
+
+// offered is the values of a label that some offerings have, as one requirement.
+func (c *class) offered(key string, some bitset) string {
+	var values []string
+	k := c.index(key)
+	for i, v := range k.values {
+		if intersects(k.bits[i], some) {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return require.Must(key, require.In, values...).String()
 }
 
 // customPart is the requirements on labels that the pool decides, of the keys that

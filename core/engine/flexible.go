@@ -63,6 +63,16 @@ func (d *distinct) missing() (require.Requirement, int) {
 	return require.Requirement{}, 0
 }
 
+// values is the values of a label that were seen.
+func (d *distinct) values(key string) map[string]bool {
+	for i, r := range d.reqs {
+		if r.Key == key {
+			return d.seen[i]
+		}
+	}
+	return nil
+}
+
 // companion is an offering that may stand beside an option's own in a launch.
 type companion struct {
 	offering int

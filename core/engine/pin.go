@@ -125,8 +125,9 @@ func (pr *problem) pin() {
 		}
 		if !progress {
 			for _, g := range later {
+				reasons := pr.because(g, *g.why)
 				for _, pod := range g.pods {
-					pr.kept = append(pr.kept, model.Verdict{Pod: pod, Reasons: []model.Reason{*g.why}})
+					pr.kept = append(pr.kept, model.Verdict{Pod: pod, Reasons: reasons})
 				}
 			}
 			break

@@ -74,7 +74,8 @@ func TestSeedIsCheap(t *testing.T) {
 		t.Fatalf("%d unplaced, %d nodes; a pool that cannot hold them places none", len(r.Unplaced), len(r.New))
 	}
 	want := model.Reason{Pool: "tiny", Filter: model.FilterResources, TypesLeft: 1, Nearest: "t3.nano",
-		Message: "needs 2 cpu, the nearest allowed type t3.nano offers 1930m"}
+		Message: "needs 2 cpu, the nearest allowed type t3.nano offers 1930m",
+		Trail:   []model.Passed{{Filter: model.FilterPool, Types: 1}, {Filter: model.FilterTaints, Types: 1}, {Filter: model.FilterRequirements, Types: 1}, {Filter: model.FilterResources}}}
 	if diff := cmp.Diff([]model.Reason{want}, r.Unplaced[0].Reasons); diff != "" {
 		t.Error(diff)
 	}

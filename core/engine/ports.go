@@ -25,8 +25,9 @@ func (pr *problem) withoutDaemonPorts(e eligibility, pod *model.Pod, p *pool) el
 		}
 		e.bits.andNot(there)
 		if e.bits.empty() {
-			return eligibility{reason: &model.Reason{Pool: p.Name, Filter: model.FilterPorts, TypesLeft: types,
-				Message: fmt.Sprintf("host port %s %d is taken by daemonset %s/%s", h.Protocol, h.Port, d.Namespace, d.Name)}}
+			r := p.refuses(model.FilterPorts, types, fmt.Sprintf("host port %s %d is taken by daemonset %s/%s", h.Protocol, h.Port, d.Namespace, d.Name), "")
+			r.Trail = slices.Insert(r.Trail, len(r.Trail)-1, model.Passed{Filter: model.FilterRequirements, Types: types})
+			return eligibility{reason: r}
 		}
 	}
 	return e

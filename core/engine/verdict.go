@@ -3,7 +3,9 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/resource"
@@ -51,27 +53,56 @@ func amongOthers(r model.Reason) model.Reason {
 		return r
 	}
 	r.Filter = model.FilterTopology
+	if n := len(r.Trail); n > 1 {
+		r.TypesLeft = r.Trail[n-2].Types
+		r.Trail = append(slices.Clone(r.Trail[:n-1]), model.Passed{Filter: r.Filter})
+	}
 	r.Message = "where the pods that its spreads and affinities count let it be, there is nothing for it: " + r.Message
 	return r
 }
 
-// portReason says which DaemonSet has a host port that the group asks for, too.
-func (pr *problem) portReason(g *group) string {
-	t := g.spec.pod.Topology
-	if t == nil {
-		return ""
+// because says for every pool why a pod of the group found no place in it, where what
+// stands in the way of all of them is the pods around it: a pool that would not have
+// done anyway has its own reason.
+func (pr *problem) because(g *group, why model.Reason) []model.Reason {
+	if len(pr.pools) == 0 {
+		return []model.Reason{why}
 	}
-	for _, d := range pr.w.DaemonSets {
-		if d.Pod.Topology == nil {
-			continue
-		}
-		for _, h := range t.HostPorts {
-			if slices.ContainsFunc(d.Pod.Topology.HostPorts, h.Collides) {
-				return fmt.Sprintf("host port %s %d is taken by daemonset %s/%s", h.Protocol, h.Port, d.Namespace, d.Name)
-			}
+	out := pr.reasons(g)
+	for i, r := range out {
+		if r.Message == usedUp {
+			own := why
+			own.Pool, own.TypesLeft = r.Pool, r.TypesLeft
+			own.Trail = append(slices.Clone(r.Trail[:len(r.Trail)-1]), model.Passed{Filter: why.Filter})
+			out[i] = own
 		}
 	}
-	return ""
+	return out
+}
+
+// trail notes how many instance types are left after each filter.
+type trail struct {
+	class *class
+	left  bitset
+	list  []model.Passed
+}
+
+func (t *trail) pass(f model.Filter, left bitset) {
+	t.left = left
+	t.list = append(t.list, model.Passed{Filter: f, Types: t.class.countTypes(left)})
+}
+
+// types is how many instance types are left now.
+func (t *trail) types() int {
+	if len(t.list) == 0 {
+		return t.class.numTypes
+	}
+	return t.list[len(t.list)-1].Types
+}
+
+// stop is the reason of the filter that leaves nothing.
+func (t *trail) stop(p *pool, f model.Filter, message string) model.Reason {
+	return model.Reason{Pool: p.Name, Filter: f, TypesLeft: t.types(), Message: message, Trail: append(t.list, model.Passed{Filter: f})}
 }
 
 // reason is the first filter of the pool that leaves nothing for the group.
@@ -80,76 +111,133 @@ func (pr *problem) reason(g *group, p *pool) model.Reason {
 	if e.reason != nil {
 		return *e.reason
 	}
+	t := &trail{class: p.class}
+	t.pass(model.FilterPool, p.base)
+	t.pass(model.FilterTaints, p.base)
+	t.pass(model.FilterRequirements, e.bits)
+	if r := p.tooSmall(g, t); r != nil {
+		return *r
+	}
+	if r := p.notOpen(t); r != nil {
+		return *r
+	}
+	if p.limits != nil {
+		if msg := p.limitReason(t.left); msg != "" {
+			return t.stop(p, model.FilterLimits, msg)
+		}
+		t.pass(model.FilterLimits, t.left)
+	}
+	if r := p.tooUniform(pr, g, t); r != nil {
+		return *r
+	}
+	if msg := cmp.Or(pr.crowdReason(g, p), p.shareReason(t.left)); msg != "" {
+		return t.stop(p, model.FilterStrategy, msg)
+	}
+	return t.stop(p, model.FilterOfferings, usedUp)
+}
+
+// tooSmall is the reason where no type that is left holds the group: by itself, or
+// once the daemon pods are on it.
+func (p *pool) tooSmall(g *group, t *trail) *model.Reason {
 	c := p.class
-	left := e.bits.clone()
-	types := c.countTypes(left)
-	fit := newBits(len(c.offerings))
-	fitBare := newBits(len(c.offerings)) // without the daemon pods
-	left.each(func(i int) {
+	fit, bare := newBits(len(c.offerings)), newBits(len(c.offerings))
+	t.left.each(func(i int) {
 		if g.req.Fits(c.offerings[i].Type.Allocatable) {
-			fitBare.set(i)
+			bare.set(i)
 			if g.req.Fits(c.offerings[i].Type.Allocatable.Sub(p.overhead[i])) {
 				fit.set(i)
 			}
 		}
 	})
-	if fit.empty() {
-		r := model.Reason{Pool: p.Name, Filter: model.FilterResources, TypesLeft: types}
-		if !fitBare.empty() {
-			r.Filter = model.FilterDaemonSets
-		}
-		r.Message, r.Nearest = p.nearest(g.req, left)
-		return r
+	if !fit.empty() {
+		t.pass(model.FilterResources, bare)
+		t.pass(model.FilterDaemonSets, fit)
+		return nil
 	}
-	left = fit
-	types = c.countTypes(left)
-	open := left.clone()
+	message, nearest := p.nearest(g.req, t.left)
+	filter := model.FilterResources
+	if !bare.empty() {
+		t.pass(model.FilterResources, bare)
+		filter = model.FilterDaemonSets
+	}
+	r := t.stop(p, filter, message)
+	r.Nearest = nearest
+	return &r
+}
+
+// notOpen is the reason where nothing of what is left can be bought now, or the
+// strategy refuses all of it.
+func (p *pool) notOpen(t *trail) *model.Reason {
+	c := p.class
+	open := t.left.clone()
 	open.and(c.available)
 	if open.empty() {
-		first := -1
-		left.each(func(i int) {
-			if first < 0 {
-				first = i
-			}
-		})
-		return model.Reason{Pool: p.Name, Filter: model.FilterOfferings, TypesLeft: types, Nearest: c.offerings[first].Key(),
-			Message: fmt.Sprintf("none of the offerings of %d instance types is available: %s, for one, %s", types, c.offerings[first].Key(), c.offerings[first].Unavailable)}
+		o := c.offerings[first(t.left)]
+		why := o.Unavailable
+		if why == "" {
+			why = fmt.Sprintf("its price is %v", o.USDPerHour)
+		}
+		r := t.stop(p, model.FilterOfferings, fmt.Sprintf("none of the offerings of %d instance types is available: %s, for one, %s", t.types(), o.Key(), why))
+		r.Nearest = o.Key()
+		return &r
 	}
-	types = c.countTypes(open)
+	t.pass(model.FilterOfferings, open)
 	allowed := open.clone()
 	allowed.and(p.usable)
 	if allowed.empty() {
-		why := ""
-		open.each(func(i int) {
-			if why == "" {
-				why = p.prices.Offerings[i].Veto
-			}
-		})
-		return model.Reason{Pool: p.Name, Filter: model.FilterStrategy, TypesLeft: types, Message: fmt.Sprintf("strategy %s refuses every offering: %s", p.prices.Strategy, why)}
+		i := first(open)
+		why := p.prices.Offerings[i].Veto
+		if why == "" {
+			why = fmt.Sprintf("its price of %s is %v", c.offerings[i].Key(), p.prices.Offerings[i].USDPerHour)
+		}
+		r := t.stop(p, model.FilterStrategy, fmt.Sprintf("strategy %s refuses every offering: %s", p.prices.Strategy, why))
+		r.Nearest = c.offerings[i].Key()
+		return &r
 	}
-	types = c.countTypes(allowed)
-	if p.limits != nil {
-		if msg := p.limitReason(allowed); msg != "" {
-			return model.Reason{Pool: p.Name, Filter: model.FilterLimits, TypesLeft: types, Message: msg}
+	t.pass(model.FilterStrategy, allowed)
+	return nil
+}
+
+// tooUniform is the reason where what holds the group has too few values of a label
+// for the pool's minValues. One launch names one capacity type, so that the values
+// are counted for the one that has most.
+func (p *pool) tooUniform(pr *problem, g *group, t *trail) *model.Reason {
+	if len(p.minKeys) == 0 || pr.w.Settings.MinValuesBestEffort {
+		return nil
+	}
+	var worst *model.Reason
+	byCapacity := map[string]*distinct{}
+	t.left.each(func(i int) {
+		ct := p.class.offerings[i].CapacityType
+		if byCapacity[ct] == nil {
+			byCapacity[ct] = newDistinct(p.minKeys)
+		}
+		byCapacity[ct].add(p, i)
+	})
+	most := -1
+	for _, ct := range sortedKeys(byCapacity) {
+		d := byCapacity[ct]
+		if d.satisfied() {
+			return nil
+		}
+		if r, n := d.missing(); n > most {
+			most = n
+			x := t.stop(p, model.FilterRequirements, fmt.Sprintf("minValues %d of %s cannot be met: %d values are left", r.MinValues, r.Key, n))
+			x.Nearest = strings.Join(sortedKeys(d.values(r.Key)), ", ")
+			worst = &x
 		}
 	}
-	if len(p.minKeys) > 0 {
-		d := newDistinct(p.minKeys)
-		allowed.each(func(i int) { d.add(p, i) })
-		r, n := d.missing()
-		if n == 0 {
-			n, r = len(d.seen[0]), p.minKeys[0]
+	return worst
+}
+
+// first is the smallest index of a set that is not empty.
+func first(b bitset) int {
+	for wi, w := range b {
+		if w != 0 {
+			return wi<<6 + bits.TrailingZeros64(w)
 		}
-		return model.Reason{Pool: p.Name, Filter: model.FilterRequirements, TypesLeft: types,
-			Message: fmt.Sprintf("minValues %d of %s cannot be met: %d values are left", r.MinValues, r.Key, n)}
 	}
-	if msg := cmp.Or(pr.crowdReason(g, p), p.shareReason(allowed)); msg != "" {
-		return model.Reason{Pool: p.Name, Filter: model.FilterStrategy, TypesLeft: types, Message: msg}
-	}
-	if msg := pr.portReason(g); msg != "" {
-		return model.Reason{Pool: p.Name, Filter: model.FilterPorts, TypesLeft: types, Message: msg}
-	}
-	return model.Reason{Pool: p.Name, Filter: model.FilterOfferings, TypesLeft: types, Message: usedUp}
+	return -1
 }
 
 // usedUp is the message where nothing but the other pods stands in the way.

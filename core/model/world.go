@@ -78,6 +78,13 @@ type Reason struct {
 	TypesLeft int    // instance types that passed everything before this filter
 	Nearest   string // the nearest miss, such as the largest type that was too small
 	Message   string
+	Trail     []Passed // how many instance types each filter left, in the order in which they were tried; this one last, with 0
+}
+
+// Passed says how many instance types of a pool a filter left.
+type Passed struct {
+	Filter Filter
+	Types  int
 }
 
 // Verdict is the answer for a pod that was not placed.

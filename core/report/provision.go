@@ -69,6 +69,15 @@ type Reason struct {
 	TypesLeft int    `json:"typesLeft"`
 	Nearest   string `json:"nearest"`
 	Message   string `json:"message"`
+	// TypesAfter is how many instance types each filter left, in the order in which they
+	// were tried; the one that left none is the last. Absent where types play no part.
+	TypesAfter []TypesAfter `json:"typesAfter,omitempty"`
+}
+
+// TypesAfter is how many instance types were left after one filter.
+type TypesAfter struct {
+	Filter string `json:"filter"`
+	Types  int    `json:"types"`
 }
 
 // Unschedulable is a pod without a place.
@@ -164,7 +173,11 @@ func worstOf(n *model.NewNode) float64 {
 func unschedulable(v model.Verdict) Unschedulable {
 	u := Unschedulable{Pod: v.Pod.ID(), Reasons: []Reason{}}
 	for _, r := range v.Reasons {
-		u.Reasons = append(u.Reasons, Reason{NodePool: r.Pool, Filter: string(r.Filter), TypesLeft: r.TypesLeft, Nearest: r.Nearest, Message: sentence(r)})
+		x := Reason{NodePool: r.Pool, Filter: string(r.Filter), TypesLeft: r.TypesLeft, Nearest: r.Nearest, Message: sentence(r)}
+		for _, p := range r.Trail {
+			x.TypesAfter = append(x.TypesAfter, TypesAfter{string(p.Filter), p.Types})
+		}
+		u.Reasons = append(u.Reasons, x)
 	}
 	return u
 }

@@ -35,6 +35,7 @@ func pod(name string) *model.Pod { return &model.Pod{Namespace: "shop", Name: na
 func provision() *report.ProvisionPlan {
 	pool := &model.Pool{Name: "default", Taints: []model.Taint{{Key: "team", Value: "a", Effect: model.NoSchedule}, {Key: "bare", Effect: model.NoExecute}}}
 	w := &model.World{Pods: []*model.Pod{pod("a"), pod("b"), pod("c"), pod("d"), pod("e")}}
+	trail := []model.Passed{{Filter: model.FilterPool, Types: 40}, {Filter: model.FilterTaints, Types: 40}, {Filter: model.FilterRequirements, Types: 12}, {Filter: model.FilterResources}}
 	p := &model.Plan{Kind: model.PlanProvision, LowerBoundUSDPerHour: 0.2912345678, Warnings: []string{"shared", "of the plan"},
 		Launch: []*model.NewNode{
 			{Name: "default-1", Pool: pool, Offering: offering("m6a.4xlarge", 16, "us-east-1a", model.Spot, 0.3100004, "synthetic"),
@@ -46,8 +47,8 @@ func provision() *report.ProvisionPlan {
 		},
 		Placements: []model.Placement{{Node: &model.Node{Name: "n1"}, Pods: []*model.Pod{pod("c")}}},
 		Unplaced: []model.Verdict{
-			{Pod: pod("e"), Reasons: []model.Reason{{Pool: "default", Filter: model.FilterResources, TypesLeft: 12, Nearest: "m6a.48xlarge has 191 cores"}, {Pool: "plain", Filter: model.FilterTaints, Message: "pod does not tolerate team=a:NoSchedule"}}},
-			{Pod: pod("d"), Reasons: []model.Reason{{Pool: "default", Filter: model.FilterResources, TypesLeft: 12, Nearest: "m6a.48xlarge has 191 cores"}, {Pool: "plain", Filter: model.FilterTaints, Message: "pod does not tolerate team=a:NoSchedule"}}},
+			{Pod: pod("e"), Reasons: []model.Reason{{Pool: "default", Filter: model.FilterResources, TypesLeft: 12, Nearest: "m6a.48xlarge has 191 cores", Trail: trail}, {Pool: "plain", Filter: model.FilterTaints, Message: "pod does not tolerate team=a:NoSchedule"}}},
+			{Pod: pod("d"), Reasons: []model.Reason{{Pool: "default", Filter: model.FilterResources, TypesLeft: 12, Nearest: "m6a.48xlarge has 191 cores", Trail: trail}, {Pool: "plain", Filter: model.FilterTaints, Message: "pod does not tolerate team=a:NoSchedule"}}},
 		}}
 	return report.Provision(w, p, "cost-optimal", report.Timings{LoadSeconds: 0.0212345678, SolveSeconds: 0.0005, PeakHeapBytes: 1 << 24}, []string{"ConfigMap x/y is not used", "shared"})
 }
