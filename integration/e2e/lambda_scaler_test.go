@@ -131,7 +131,7 @@ func TestLambdaBesideALivingScaler(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	// A cluster of its own, for the scaler looks after all of it.
-	c := harness.Cluster(t, harness.NodeMonitorGrace(30*time.Second))
+	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace))
 	c.InstallCRDs(t, crds.FS)
 	bin := programs(t)
 	url, ec2 := startEC2(t, bin, c)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 	table := aws.Table(t)
 	store := aws.Ledger(t, table)
 	// A cluster of its own, for the scaler looks after all of it.
-	c := harness.Cluster(t, harness.NodeMonitorGrace(30*time.Second))
+	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace))
 	c.InstallCRDs(t, crds.FS)
 	bin := programs(t)
 	url, ec2 := startEC2(t, bin, c)
@@ -117,9 +118,9 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 	})
 
 	outage := aws.Order(-1, moto.CutBefore, func(moto.Call) bool { return true })
-	await(t, "the scaler says that the table is away", away)
 	f.scale(32)
 	f.allOn(32, "")
+	await(t, "the scaler says that the table is away", away)
 	outage.End()
 	await(t, "the scaler says that it is back", back)
 	f.recorded(store)
@@ -195,4 +196,47 @@ func (f *fleet) recorded(store ledger.Store) {
 		}
 		return err
 	})
+}
+
+// TestScalerLooksAtItsTable: a table that cannot be used ends the scaler with what is wrong, one that is away does not.
+// It gets as far as the API server, of which there is none.
+func TestScalerLooksAtItsTable(t *testing.T) {
+	t.Parallel()
+	aws := moto.Own(t)
+	scaler := filepath.Join(programs(t), "weir-scaler")
+	run := func(table string) (code int, said string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), scaler, "--kubeconfig", filepath.Join(t.TempDir(), "none"), "--cluster-name", "e2e", "--region", "us-east-1",
+			"--account", "111122223333", "--cloud", "sim", "--cloud-address", "http://127.0.0.1:1", "--ledger", "dynamodb", "--ledger-table", table)
+		cmd.Env = append(os.Environ(), aws.Environ()...)
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode(), string(out)
+	}
+	newer := aws.Table(t)
+	if _, err := ledger.Save(t.Context(), aws.Ledger(t, newer), dynamo.SchemaKey(), dynamo.Schema{Major: dynamo.Major + 1, Writer: "v9"}, ledger.Meta{}, 0, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	odd := moto.TableInput("weir-odd")
+	odd.GlobalSecondaryIndexes, odd.AttributeDefinitions = nil, odd.AttributeDefinitions[:2]
+	aws.MakeTable(t, odd, "")
+	for table, want := range map[string][]string{
+		"weir-none":    {"there is no table weir-none in us-east-1"},
+		*odd.TableName: {"no global secondary index named instance", "its time to live is off"},
+		newer:          {"written by v9", "upgrade the scaler"},
+	} {
+		code, said := run(table)
+		for _, w := range want {
+			if code != 2 || !strings.Contains(said, w) {
+				t.Errorf("%s: exit code %d, it said %s; want 2 and %q", table, code, said, w)
+			}
+		}
+	}
+	defer aws.Order(-1, moto.Unavailable, func(moto.Call) bool { return true }).End()
+	if _, said := run(newer); !strings.Contains(said, "going on without it") || !strings.Contains(said, "kubeconfig") {
+		t.Errorf("with a table that is away it said %s", said)
+	}
 }

@@ -14,6 +14,10 @@ import (
 // holds: a limit only keeps a fault from hanging the run.
 const patience = 5 * time.Minute
 
+// nodeGrace is how late a heartbeat may come where machines die: nobody waits for it, as
+// Node objects go with their machines.
+const nodeGrace = 2 * time.Minute
+
 // The shared cluster: nothing here waits for a node to turn NotReady, and nothing may
 // fail because a heartbeat, or a Node object that no kubelet stands behind, came late.
 func TestMain(m *testing.M) {

@@ -215,7 +215,7 @@ func TestScalerDies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some minutes")
 	}
-	c := harness.Cluster(t, harness.NodeMonitorGrace(30*time.Second)) // its own: the scaler looks after all of it
+	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace)) // its own: the scaler looks after all of it
 	c.InstallCRDs(t, crds.FS)
 	bin := programs(t)
 	url, ec2 := startEC2(t, bin, c)

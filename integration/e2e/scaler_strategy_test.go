@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,7 +32,7 @@ func TestStrategiesOfALivingScaler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	c := harness.Cluster(t, harness.NodeMonitorGrace(30*time.Second)) // its own: the scaler looks after all of it
+	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace)) // its own: the scaler looks after all of it
 	c.InstallCRDs(t, crds.FS)
 	bin := programs(t)
 	url, ec2 := startEC2(t, bin, c)
