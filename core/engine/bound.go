@@ -16,55 +16,103 @@ func (y weights) of(size []int64) float64 {
 	return y[dimCPU]*float64(size[dimCPU]) + y[dimMemory]*float64(size[dimMemory]) + y[dimPods]*float64(size[dimPods])
 }
 
+// holders says which options may hold a unit of which groups. Groups that the same
+// options may hold are one class: what they weigh together is all that a bound asks.
+type holders struct {
+	groups  []*group
+	options []*option
+	class   []int32  // by group: index into by, -1 = no units, or no option
+	by      []bitset // options, by class
+}
+
+// newHolders looks at the groups that have units left.
+func newHolders(groups []*group, left []int64, options []*option) *holders {
+	h := &holders{groups: groups, options: options, class: make([]int32, len(groups))}
+	ids := map[string]int32{}
+	b := newBits(len(options))
+	for i, g := range groups {
+		h.class[i] = -1
+		if left[i] == 0 {
+			continue
+		}
+		clear(b)
+		for j, o := range options {
+			if o.allows(g.spec) && o.fits(g.size) {
+				b.set(j)
+			}
+		}
+		if b.empty() {
+			continue
+		}
+		k := b.key()
+		id, ok := ids[k]
+		if !ok {
+			id = int32(len(h.by))
+			ids[k] = id
+			h.by = append(h.by, b.clone())
+		}
+		h.class[i] = id
+	}
+	return h
+}
+
 // dual evaluates, for weights y, the share of the bill that each group must carry:
-// the weight of its pods times the least price per weight among the options that
-// may hold such a pod. Their sum never exceeds the price of a legal plan: a node
+// the weight of its units times the least price per weight among the options that
+// may hold such a unit. Their sum never exceeds the price of a legal plan: a node
 // of price p with room a carries pods of weight at most y·a, each counted at most
 // at p/(y·a).
 type dual struct {
-	groups  []*group
-	options []*option
-	real    bool // real money rather than effective prices
-	rank    []ranked
-	counts  []float64
+	*holders
+	price  []float64            // by option, USD per hour
+	demand [][numPriced]float64 // by class: what its units ask for together
+	rate   []float64            // price per weight, by option
+	rank   []int32              // options, the lowest rate first
+	least  []float64            // rate of the cheapest option, by class
 }
 
-type ranked struct {
-	perWeight float64
-	opt       *option
-}
-
-func newDual(groups []*group, left []int64, options []*option, real bool) *dual {
-	d := &dual{groups: groups, options: options, real: real, rank: make([]ranked, len(options)), counts: make([]float64, len(groups))}
-	for i := range groups {
-		d.counts[i] = float64(left[i])
+// newDual is for so many units of each group, in real money or in effective prices.
+func newDual(h *holders, left []int64, real bool) *dual {
+	d := &dual{holders: h, price: make([]float64, len(h.options)), demand: make([][numPriced]float64, len(h.by)),
+		rate: make([]float64, len(h.options)), rank: make([]int32, len(h.options)), least: make([]float64, len(h.by))}
+	for i, o := range h.options {
+		d.price[i] = o.lasting()
+		if real {
+			d.price[i] = o.usd
+		}
+		d.rank[i] = int32(i)
 	}
+	d.count(left)
 	return d
 }
 
-// each calls f with the value of one pod of each group that some option may hold,
-// USD per hour.
-func (d *dual) each(y weights, f func(i int, value float64)) {
-	for i, o := range d.options {
-		price := o.lasting()
-		if d.real {
-			price = o.usd
-		}
-		per := math.Inf(1)
-		if w := y.of(o.room); w > 0 {
-			per = price / w
-		}
-		d.rank[i] = ranked{per, o}
-	}
-	slices.SortFunc(d.rank, func(a, b ranked) int { return cmp.Compare(a.perWeight, b.perWeight) })
-	for i, g := range d.groups {
-		if d.counts[i] == 0 {
+// count takes other numbers of units.
+func (d *dual) count(left []int64) {
+	clear(d.demand)
+	for i, c := range d.class {
+		if c < 0 || left[i] == 0 {
 			continue
 		}
-		for _, r := range d.rank {
-			if r.opt.allows(g.spec) && r.opt.fits(g.size) {
-				if v := y.of(g.size) * r.perWeight; !math.IsInf(v, 0) && !math.IsNaN(v) {
-					f(i, v)
+		for j := range d.demand[c] {
+			d.demand[c][j] += float64(left[i]) * float64(d.groups[i].size[j])
+		}
+	}
+}
+
+// order finds the least rate of every class.
+func (d *dual) order(y weights) {
+	for i, o := range d.options {
+		d.rate[i] = math.Inf(1)
+		if w := y.of(o.room); w > 0 {
+			d.rate[i] = d.price[i] / w
+		}
+	}
+	d.sort()
+	for c, b := range d.by {
+		d.least[c] = 0
+		for _, i := range d.rank {
+			if b.has(int(i)) {
+				if r := d.rate[i]; !math.IsInf(r, 0) && !math.IsNaN(r) {
+					d.least[c] = r
 				}
 				break
 			}
@@ -72,10 +120,60 @@ func (d *dual) each(y weights, f func(i int, value float64)) {
 	}
 }
 
+// sort ranks the options. The last ranking is nearly right where the weights have
+// changed little; where they have not, it gives up.
+func (d *dual) sort() {
+	moves := 8 * len(d.rank)
+	for i := 1; i < len(d.rank); i++ {
+		for j := i; j > 0 && d.rate[d.rank[j]] < d.rate[d.rank[j-1]]; j-- {
+			d.rank[j], d.rank[j-1] = d.rank[j-1], d.rank[j]
+			moves--
+		}
+		if moves < 0 {
+			slices.SortFunc(d.rank, func(a, b int32) int { return cmp.Or(cmp.Compare(d.rate[a], d.rate[b]), cmp.Compare(a, b)) })
+			return
+		}
+	}
+}
+
+// each calls f with the value of one unit of each group that some option may hold,
+// USD per hour.
+func (d *dual) each(y weights, f func(i int, value float64)) {
+	d.order(y)
+	for i, c := range d.class {
+		if c >= 0 {
+			f(i, y.of(d.groups[i].size)*d.least[c])
+		}
+	}
+}
+
+// total is the bound at y.
 func (d *dual) total(y weights) float64 {
+	d.order(y)
 	sum := 0.0
-	d.each(y, func(i int, v float64) { sum += d.counts[i] * v })
+	for c, need := range d.demand {
+		w := 0.0
+		for j, x := range need {
+			w += y[j] * x
+		}
+		sum += w * d.least[c]
+	}
 	return sum
+}
+
+// reach is the most that a node of each option can be worth for a dollar at y, as long
+// as no value is raised above its share of the bill.
+func (d *dual) reach(y weights, out []float64) {
+	d.order(y)
+	for i, o := range d.options {
+		top := 0.0
+		for c, b := range d.by {
+			if d.demand[c][dimPods] > 0 && b.has(i) {
+				top = max(top, d.least[c])
+			}
+		}
+		out[i] = top * y.of(o.room) / max(o.effective, 1e-12)
+	}
 }
 
 // maximise searches the directions of y: memory and pods in relation to a vCPU.
@@ -84,17 +182,25 @@ func (d *dual) total(y weights) float64 {
 func (d *dual) maximise() (float64, weights) {
 	const vCPU, giB = 1e-3, 1.0 / (1 << 30)
 	best, at := 0.0, weights{vCPU, giB / 8, 0}
+	for i := -24; i <= 16; i += 2 {
+		for _, s := range []float64{0, 0.003, 0.03} {
+			y := weights{vCPU, giB * math.Exp2(float64(i)/4), s}
+			if v := d.total(y); v > best {
+				best, at = v, y
+			}
+		}
+	}
+	return d.climb(best, at, 0.4, 1e-4)
+}
+
+// climb searches around a point with ever smaller steps.
+func (d *dual) climb(best float64, at weights, first, last float64) (float64, weights) {
 	try := func(y weights) {
 		if v := d.total(y); v > best {
 			best, at = v, y
 		}
 	}
-	for i := -24; i <= 16; i += 2 {
-		for _, s := range []float64{0, 0.003, 0.03} {
-			try(weights{vCPU, giB * math.Exp2(float64(i)/4), s})
-		}
-	}
-	for step := 0.4; step > 1e-4; step /= 2 {
+	for step := first; step > last; step /= 2 {
 		for range 4 {
 			before := best
 			for _, m := range []float64{1 - step, 1 + step} {
@@ -126,7 +232,7 @@ func bound(w *model.World, prices *model.Prices, pods []*model.Pod) float64 {
 	for i, g := range pr.groups {
 		left[i] = int64(g.units())
 	}
-	b, _ := newDual(pr.groups, left, pr.options(pr.pools, pr.groups), true).maximise()
+	b, _ := newDual(newHolders(pr.groups, left, pr.options(pr.pools, pr.groups)), left, true).maximise()
 	return b
 }
 
@@ -136,5 +242,5 @@ func bound(w *model.World, prices *model.Prices, pods []*model.Pod) float64 {
 func (pr *problem) proven(placed []int64, y weights) float64 {
 	pr.loose = true
 	defer func() { pr.loose = false }()
-	return newDual(pr.groups, placed, pr.options(pr.pools, waiting(pr.groups, placed)), true).total(y)
+	return newDual(newHolders(pr.groups, placed, pr.options(pr.pools, waiting(pr.groups, placed))), placed, true).total(y)
 }

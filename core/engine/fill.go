@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/weir-project/weir/core/model/require"
@@ -31,176 +32,323 @@ func (c *column) efficiency() float64 {
 
 // filler fills options with what is left of the groups.
 type filler struct {
-	pr     *problem
-	groups []*group
-	value  []float64 // of one pod, by group
-	left   []int64   // pods not yet placed, by group
-	order  []int32   // groups with pods left, most valuable pod first
-	ratio  []float64 // memory per CPU, by group
-	joins  *joins
-	work   int64 // groups looked at: the measure of effort
-
-	specOf []int32 // by group
-	free   []int64 // scratch
-	taken  []item  // scratch of the filling under way
-	first  []item  // scratch: the filling before that
-	used   []int32 // scratch of balanced, by group: pods taken; zero outside
-	near   *neighbours
+	*shape
+	value   []float64 // of one unit, by group
+	left    []int64   // units not yet placed, by group
+	joins   *joins
+	order   []int32           // groups with units left, most valuable first
+	shelves map[string]*shelf // by the specs that may use them
+	known   []*shelf          // by option
+	stored  int               // groups on all shelves
+	work    int64             // groups looked at: the measure of effort
 }
 
-func newFiller(pr *problem, groups []*group, value []float64, left []int64, j *joins) *filler {
-	f := &filler{pr: pr, groups: groups, value: value, left: left, joins: j, free: make([]int64, len(pr.dims)), ratio: make([]float64, len(groups)),
-		specOf: make([]int32, len(groups)), used: make([]int32, len(groups)), near: pr.around.neighbours()}
+// shelf is the groups that may use the same options: rows by memory per CPU, in each
+// the most valuable first.
+type shelf struct{ rows [shelfRows]row }
+
+// row keeps for each block of groups the least CPU and memory that one of them asks
+// for, so that a block in which nothing fits is passed over at once.
+type row struct {
+	groups   []int32
+	cpu, mem []int64
+}
+
+// head is how far a filling has come in a row.
+type head struct {
+	row   *row
+	value float64 // of the group
+	pos   int
+	group int32
+	heavy bool
+}
+
+const (
+	shelfRows    = 14
+	blockSize    = 8
+	maxOnShelves = 4 << 20 // groups on all shelves together, a bound of memory
+)
+
+// rowOf sorts by memory per CPU, in half powers of two from 1/8 to 16 GiB per vCPU.
+func rowOf(size []int64) int8 {
+	r := float64(size[dimMemory]) / float64(max(size[dimCPU], 1)) * 1000 / (1 << 30)
+	return int8(min(max(math.Floor(2*math.Log2(max(r, 1e-9)))+6, 0), shelfRows-1))
+}
+
+// rowRatio is the middle of a row, bytes per milli-CPU.
+var rowRatio = func() (out [shelfRows]float64) {
+	for i := range out {
+		out[i] = math.Exp2((float64(i)-6+0.5)/2) * (1 << 30) / 1000
+	}
+	return out
+}()
+
+// shape is what a filler knows of the groups, whatever their values: made once for all
+// packings of them.
+type shape struct {
+	groups []*group
+	dims   int
+	size   []int64 // of the groups, one after the other
+	social []bool  // by group: whether it matters who else is on the node
+	row    []int8  // by group: its row on a shelf
+	used   []int32 // scratch, by group: units taken; zero outside of a filling
+	free   []int64 // scratch: what is left of the room
+	taken  []int32 // scratch: groups taken
+	heads  [shelfRows]head
+	near   *neighbours
+	crowd  *crowd
+}
+
+func newShape(pr *problem, groups []*group) *shape {
+	n, d := len(groups), len(pr.dims)
+	s := &shape{groups: groups, dims: d, size: make([]int64, 0, n*d), social: make([]bool, n), row: make([]int8, n),
+		used: make([]int32, n), free: make([]int64, d), near: pr.around.neighbours(), crowd: pr.crowd}
 	for i, g := range groups {
-		f.specOf[i] = int32(g.spec.index)
-		f.ratio[i] = float64(g.size[dimMemory]) / float64(max(g.size[dimCPU], 1))
-		if left[i] > 0 {
+		s.size = append(s.size, g.size...)
+		s.row[i] = rowOf(g.size)
+		s.social[i] = s.near != nil && (g.alone || len(g.counted) > 0 || len(g.belongs) > 0 || !g.lays.empty() || !g.bears.empty())
+	}
+	return s
+}
+
+// newFiller is for what is left of the groups; value is of one unit of each, and left
+// goes down as fillings are bought.
+func newFiller(s *shape, options int, value []float64, left []int64, j *joins) *filler {
+	f := &filler{shape: s, value: value, left: left, joins: j, shelves: map[string]*shelf{}, known: make([]*shelf, options)}
+	for i, n := range left {
+		if n > 0 {
 			f.order = append(f.order, int32(i))
 		}
 	}
-	slices.SortStableFunc(f.order, func(a, b int32) int { return cmp.Compare(value[b], value[a]) })
+	f.sort()
 	return f
 }
 
-// compact drops groups without pods left from the order.
-func (f *filler) compact() {
-	f.order = slices.DeleteFunc(f.order, func(g int32) bool { return f.left[g] == 0 })
+// sort puts the groups in the order of their values, after these have changed.
+func (f *filler) sort() {
+	slices.SortFunc(f.order, func(a, b int32) int { return cmp.Or(cmp.Compare(f.value[b], f.value[a]), cmp.Compare(a, b)) })
+	f.empty()
 }
 
-// best fills the option in several ways and answers the most valuable filling; an
-// empty one where nothing fits.
-func (f *filler) best(o *option) column {
-	if f.near != nil {
-		f.near.reset(o.pool, f.pr.crowd)
+// worth is the value of all that is left.
+func (f *filler) worth() float64 {
+	sum := 0.0
+	for _, g := range f.order {
+		sum += f.value[g] * float64(f.left[g])
 	}
-	a := f.largestFirst(o)
-	if f.near != nil {
-		f.near.reset(o.pool, f.pr.crowd)
-	}
-	b := f.balanced(o)
-	if b.value <= a.value {
-		b = a
-	}
-	b.items = slices.Clone(b.items) // the fillings share the filler's memory
-	return b
+	return sum
 }
 
-func (f *filler) room(free []int64, size []int64, want int64) int64 {
-	for d, x := range size {
-		if x > 0 {
-			if free[d] < x {
-				return 0
-			}
-			want = min(want, free[d]/x)
-		} else if free[d] < 0 {
-			return 0
+// empty takes everything off the shelves.
+func (f *filler) empty() {
+	clear(f.shelves)
+	clear(f.known)
+	f.stored = 0
+}
+
+// shelf is the groups that may use the option.
+func (f *filler) shelf(o *option) *shelf {
+	if s := f.known[o.index]; s != nil {
+		return s
+	}
+	k := o.sig.key()
+	if s := f.shelves[k]; s != nil {
+		f.known[o.index] = s
+		return s
+	}
+	if f.stored > maxOnShelves {
+		f.empty()
+	}
+	s := &shelf{}
+	for _, g := range f.order {
+		if o.sig.has(f.groups[g].spec.index) {
+			r := &s.rows[f.row[g]]
+			r.groups = append(r.groups, g)
+			f.stored++
 		}
 	}
-	return want
-}
-
-func (f *filler) take(g int32, n int64) {
-	for d, x := range f.groups[g].size {
-		f.free[d] -= x * n
+	for i := range s.rows {
+		f.summarise(&s.rows[i])
 	}
-	f.taken = append(f.taken, item{g, int32(n)})
+	f.shelves[k], f.known[o.index] = s, s
+	return s
 }
 
-func (f *filler) finish(o *option, custom int) column {
-	c := column{opt: o, items: f.taken, custom: custom}
-	f.taken, f.first = f.first, f.taken
-	for _, it := range c.items {
-		c.value += float64(it.n) * f.value[it.group]
+func (f *filler) summarise(r *row) {
+	r.cpu, r.mem = r.cpu[:0], r.mem[:0]
+	for i, g := range r.groups {
+		c, m := f.size[int(g)*f.dims+dimCPU], f.size[int(g)*f.dims+dimMemory]
+		if i%blockSize == 0 {
+			r.cpu, r.mem = append(r.cpu, c), append(r.mem, m)
+			continue
+		}
+		b := len(r.cpu) - 1
+		r.cpu[b], r.mem[b] = min(r.cpu[b], c), min(r.mem[b], m)
 	}
-	return c
 }
 
-// largestFirst takes as many as fit of the most valuable pods, then of the next.
-func (f *filler) largestFirst(o *option) column {
+// compact drops groups without units left.
+func (f *filler) compact() {
+	gone := func(g int32) bool { return f.left[g] == 0 }
+	n := len(f.order)
+	if f.order = slices.DeleteFunc(f.order, gone); len(f.order) == n {
+		return
+	}
+	for _, s := range f.shelves {
+		for i := range s.rows {
+			r := &s.rows[i]
+			n := len(r.groups)
+			if r.groups = slices.DeleteFunc(r.groups, gone); len(r.groups) < n {
+				f.summarise(r)
+			}
+		}
+	}
+}
+
+// best fills the option in several ways and puts the most valuable filling into the
+// column, whose memory it uses again; no items where nothing fits.
+func (f *filler) best(o *option, c *column) {
+	s := f.shelf(o)
+	c.opt, c.items, c.value = o, c.items[:0], 0
+	for _, alternate := range []bool{false, true} {
+		custom := f.fill(o, s, alternate)
+		value := 0.0
+		for _, g := range f.taken {
+			value += float64(f.used[g]) * f.value[g]
+		}
+		if better := value > c.value; better {
+			c.value, c.custom, c.items = value, custom, c.items[:0]
+			for _, g := range f.taken {
+				c.items = append(c.items, item{g, f.used[g]})
+			}
+		}
+		for _, g := range f.taken {
+			f.used[g] = 0
+		}
+	}
+}
+
+// fill takes units until nothing more fits: always as many as fit of the most valuable
+// group; or, alternating, one by one from those with more and those with less memory
+// per CPU than the machine, so that both run out together.
+func (f *filler) fill(o *option, s *shelf, alternate bool) (custom int) {
 	copy(f.free, o.room)
 	f.taken = f.taken[:0]
-	custom := 0
-	f.work += int64(len(f.order))
-	for _, g := range f.order {
-		if !o.sig.has(int(f.specOf[g])) {
-			continue
+	if f.near != nil {
+		f.near.reset(o.pool, f.crowd)
+	}
+	rho := float64(o.room[dimMemory]) / float64(max(o.room[dimCPU], 1))
+	active := f.heads[:0]
+	for i := range s.rows {
+		if r := &s.rows[i]; len(r.groups) > 0 {
+			active = append(active, head{row: r, heavy: rowRatio[i] >= rho, group: r.groups[0], value: f.value[r.groups[0]]})
 		}
-		gr := f.groups[g]
-		n := f.room(f.free, gr.size, f.left[g])
-		if n > 0 && f.near != nil {
-			n = f.near.room(gr, n)
+	}
+	for {
+		heavy := alternate && float64(f.free[dimMemory]) >= rho*float64(f.free[dimCPU])
+		at := mostValuable(active, heavy, !alternate)
+		if at < 0 {
+			if at = mostValuable(active, heavy, true); at < 0 {
+				return custom
+			}
 		}
-		if n <= 0 {
-			continue
+		f.work += 4
+		h := &active[at]
+		g := h.group
+		next, ok := custom, f.fits(g)
+		if ok {
+			next, ok = f.joins.join(custom, f.groups[g].spec, o.pool)
 		}
-		next, ok := f.joins.join(custom, gr.spec, o.pool)
 		if !ok {
+			if !f.advance(h) {
+				active = slices.Delete(active, at, at+1)
+			}
 			continue
 		}
 		custom = next
-		f.take(g, n)
-		if f.near != nil {
-			f.near.add(gr, n)
+		n := int64(1)
+		if !alternate {
+			n = f.most(g)
 		}
+		f.take(g, n)
 	}
-	return f.finish(o, custom)
 }
 
-// balanced takes pods one by one, the most valuable that fit, alternating between
-// those with more and those with less memory per CPU than the machine, so that
-// both run out together.
-func (f *filler) balanced(o *option) column {
-	copy(f.free, o.room)
-	f.taken = f.taken[:0]
-	custom := 0
-	rho := float64(o.room[dimMemory]) / float64(max(o.room[dimCPU], 1))
-	heavy, light := 0, 0 // positions in the order
-	// next moves a position to the next group of the kind that still fits.
-	next := func(pos int, wantHeavy bool) int {
-		for ; pos < len(f.order); pos++ {
-			f.work++
-			g := f.order[pos]
-			if f.ratio[g] >= rho != wantHeavy || f.left[g] == int64(f.used[g]) || !o.sig.has(int(f.specOf[g])) {
-				continue
-			}
-			gr := f.groups[g]
-			if f.room(f.free, gr.size, 1) > 0 && (f.near == nil || f.near.room(gr, 1) > 0) {
-				if _, ok := f.joins.join(custom, gr.spec, o.pool); ok {
-					return pos
-				}
-			}
-		}
-		return pos
-	}
-	for {
-		heavy, light = next(heavy, true), next(light, false)
-		if heavy >= len(f.order) && light >= len(f.order) {
-			break
-		}
-		pos := light
-		moreMemory := float64(f.free[dimMemory]) >= rho*float64(f.free[dimCPU])
-		if light >= len(f.order) || heavy < len(f.order) && moreMemory {
-			pos = heavy
-		}
-		g := f.order[pos]
-		custom, _ = f.joins.join(custom, f.groups[g].spec, o.pool)
-		for d, x := range f.groups[g].size {
-			f.free[d] -= x
-		}
-		if f.used[g] == 0 {
-			f.taken = append(f.taken, item{group: g})
-		}
-		f.used[g]++
-		if f.near != nil {
-			f.near.add(f.groups[g], 1)
+// mostValuable is the head of the most valuable group, of one side or of both; -1 = none.
+func mostValuable(heads []head, heavy, both bool) int {
+	at, most := -1, -1.0
+	for i := range heads {
+		if h := &heads[i]; h.value > most && (both || h.heavy == heavy) {
+			at, most = i, h.value
 		}
 	}
-	for i := range f.taken {
-		g := f.taken[i].group
-		f.taken[i].n = f.used[g]
-		f.used[g] = 0
+	return at
+}
+
+// fits says whether a unit of the group can be taken.
+func (f *filler) fits(g int32) bool {
+	return f.holds(g) && int64(f.used[g]) < f.left[g] && (!f.social[g] || f.near.room(f.groups[g], 1) > 0)
+}
+
+// advance moves a head to the next group that may fit; false = there is none. What does
+// not fit once does not fit later in the same filling.
+func (f *filler) advance(h *head) bool {
+	cpu, mem := f.free[dimCPU], f.free[dimMemory]
+	groups := h.row.groups
+	pos := h.pos + 1
+	for pos < len(groups) {
+		f.work++
+		if b := pos / blockSize; pos%blockSize == 0 && (h.row.cpu[b] > cpu || h.row.mem[b] > mem) {
+			pos += blockSize
+			continue
+		}
+		if g := groups[pos]; f.fits(g) {
+			h.pos, h.group, h.value = pos, g, f.value[g]
+			return true
+		}
+		pos++
 	}
-	return f.finish(o, custom)
+	return false
+}
+
+// holds says whether what is free is enough for a unit.
+func (f *filler) holds(g int32) bool {
+	at := int(g) * f.dims
+	for d, x := range f.size[at : at+f.dims] {
+		if x > f.free[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// most is how many units of a group fit.
+func (f *filler) most(g int32) int64 {
+	n := f.left[g] - int64(f.used[g])
+	at := int(g) * f.dims
+	for d, x := range f.size[at : at+f.dims] {
+		if x > 0 {
+			n = min(n, f.free[d]/x)
+		}
+	}
+	if f.social[g] {
+		n = f.near.room(f.groups[g], n)
+	}
+	return n
+}
+
+func (f *filler) take(g int32, n int64) {
+	at := int(g) * f.dims
+	for d, x := range f.size[at : at+f.dims] {
+		f.free[d] -= x * n
+	}
+	if f.used[g] == 0 {
+		f.taken = append(f.taken, g)
+	}
+	f.used[g] += int32(n)
+	if f.social[g] {
+		f.near.add(f.groups[g], n)
+	}
 }
 
 // joins remembers which requirements on labels of one's own go together on a node.

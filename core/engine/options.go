@@ -18,6 +18,7 @@ const (
 // option is a kind of node that may be bought: offerings of one pool that have the
 // same room and that the same pods may use, at the price of the cheapest.
 type option struct {
+	index     int // in the packer's list, steps included
 	pool      *pool
 	offering  int        // index into the class's offerings: the cheapest
 	room      []int64    // allocatable without daemon pods, by dims

@@ -16,9 +16,11 @@ const (
 	improvePerUnit  = int64(500)
 	effortOfImprove = int64(5_000_000) // and a fifth of improvePerUnit beyond
 	maxRounds       = 6
+	adaptiveRounds  = 4
+	smallWork       = 1 << 15
 	leftOverFactor  = 4
 	maxVaried       = 40
-	effortOfVaried  = int64(10_000)
+	effortOfVaried  = int64(30_000)
 )
 
 // packer buys nodes of some options for the pods that some groups have left.
@@ -29,7 +31,11 @@ type packer struct {
 	joins   *joins
 	levels  []int // of the priority of each group, nil = priorities are not looked at
 	large   bool  // the largest machine first, then ranked by price: how first-fit buys
-	noAims  bool  // least shares of strategies are given up
+	y       weights
+	holders *holders
+	shape   *shape
+	numbers int  // of options, those at later steps included
+	noAims  bool // least shares of strategies are given up
 }
 
 // queue orders options by the efficiency that they last had.
@@ -121,22 +127,89 @@ func (c *caps) take(o *option, times int64) {
 	}
 }
 
-// greedy buys the most efficient filling until nothing more can be placed. left is
-// used up; what remains in it has no place.
+// greedy buys the most efficient filling until nothing more can be placed, at values
+// that stay as they are. left is used up; what remains in it has no place.
 func (p *packer) greedy(value []float64, left []int64, c *caps) ([]column, int64) {
-	f := newFiller(p.pr, p.groups, value, left, p.joins)
+	return p.fillUp(newFiller(p.shape, p.numbers, value, left, p.joins), nil, c)
+}
+
+// adaptive is greedy with values that follow what is left: once a part of the bill is
+// paid, they are found again for the rest, so that what is scarce now counts now.
+// factor raises the values of single groups; nil = none.
+func (p *packer) adaptive(factor []float64, left []int64, c *caps) ([]column, int64) {
+	m := p.newMoving(factor, left)
+	m.follow(left)
+	return p.fillUp(newFiller(p.shape, p.numbers, m.value, left, p.joins), m, c)
+}
+
+// moving is values that follow what is left.
+type moving struct {
+	*dual
+	factor []float64
+	hoping bool // efficiencies are bounded: no factors above those of a round
+	y      weights
+	value  []float64 // of one unit of each group
+	bill   float64   // the bound for what is left
+	next   float64   // the bill at which they are found again
+	reach  []float64 // by option
+}
+
+const (
+	followEvery = 0.9   // of the bill
+	followLeast = 3     // purchases
+	leastValue  = 1e-12 // of a unit that no option holds alone
+)
+
+// follow finds the values for what is left.
+func (m *moving) follow(left []int64) {
+	m.count(left)
+	m.bill, m.y = m.climb(m.total(m.y), m.y, 0.4, 1e-3)
+	for i := range m.value {
+		m.value[i] = leastValue
+	}
+	m.each(m.y, func(i int, v float64) { m.value[i] = max(v, leastValue) })
+	for i, x := range m.factor {
+		m.value[i] *= x
+	}
+	m.next = followEvery * m.bill
+	m.dual.reach(m.y, m.reach)
+}
+
+// hopes is what the queue may expect of the options before they are filled.
+func (m *moving) hopes(q *queue) {
+	for i, o := range q.opts {
+		q.eff[i] = math.Inf(1)
+		if m.hoping && o.index < len(m.reach) && m.options[o.index] == o {
+			q.eff[i] = m.reach[o.index]
+		}
+	}
+	heap.Init(q)
+}
+
+// filling is what an option was last filled with, and after how many purchases.
+type filling struct {
+	column
+	made int
+}
+
+func (p *packer) fillUp(f *filler, m *moving, c *caps) ([]column, int64) {
 	q := &queue{opts: slices.Clone(p.options), eff: make([]float64, len(p.options))}
 	for i := range q.eff {
 		q.eff[i] = math.Inf(1)
 	}
+	if m != nil {
+		m.hopes(q)
+	}
 	heap.Init(q)
 	var out []column
-	fresh := map[*option]column{} // fillings that are still true
-	var parked []*option          // wait until a strategy's share allows them again
+	state := make([]filling, p.numbers)
+	now, followed := 1, 0
+	worth := f.worth()
+	var parked []*option // wait until a strategy's share allows them again
 	for q.Len() > 0 && len(f.order) > 0 {
 		o := q.opts[0]
-		col, ok := fresh[o]
-		if !ok {
+		s := &state[o.index]
+		if s.made != now {
 			if c.times(o, 1) == 0 {
 				heap.Pop(q)
 				if o.next != nil && o.step.times(c.bounds.steps[o.step.name]) == 0 {
@@ -146,16 +219,22 @@ func (p *packer) greedy(value []float64, left []int64, c *caps) ([]column, int64
 				}
 				continue
 			}
-			col = f.best(o)
-			if len(col.items) == 0 {
+			if most := worth / max(o.effective, leastValue) * (1 + 1e-9); !p.large && most < q.eff[0] {
+				q.eff[0] = most // it may hold all that is left, and is worth no more than that
+				heap.Fix(q, 0)
+				continue
+			}
+			if f.best(o, &s.column); len(s.items) == 0 {
 				heap.Pop(q)
 				continue
 			}
-			fresh[o] = col
-			q.eff[0] = p.rank(&col)
+			s.made = now
+			q.eff[0] = p.rank(&s.column)
 			heap.Fix(q, 0)
 			continue
 		}
+		col := s.column
+		col.items = slices.Clone(col.items)
 		col.times = p.repeat(f, &col, c)
 		if len(parked) > 0 {
 			col.times = c.bounds.pace(parked, o, col.times)
@@ -165,11 +244,21 @@ func (p *packer) greedy(value []float64, left []int64, c *caps) ([]column, int64
 		}
 		c.take(col.opt, col.times)
 		for _, it := range col.items {
-			left[it.group] -= int64(it.n) * col.times
+			f.left[it.group] -= int64(it.n) * col.times
 		}
 		out = append(out, col)
 		f.compact()
-		clear(fresh)
+		now++
+		worth -= col.value * float64(col.times)
+		if m != nil {
+			if m.bill -= col.value * float64(col.times); m.bill < m.next && len(out) >= followed+followLeast {
+				followed = len(out)
+				m.follow(f.left)
+				m.hopes(q)
+				f.sort()
+				worth = f.worth()
+			}
+		}
 		if len(parked) > 0 {
 			parked = c.unpark(q, parked)
 		}
@@ -258,32 +347,111 @@ func (p *packer) better(a, b []column, leftA, leftB []int64) bool {
 // ended on inefficient nodes, so that they are served while good partners are
 // still there. In the end the least efficient nodes are packed again together.
 func (p *packer) pack(value []float64, left []int64) []column {
+	p.number()
 	start := slices.Clone(left)
 	units := sum(left)
-	best, work := p.greedy(value, left, p.newCaps())
+	best, work := p.first(value, left)
 	bestLeft := slices.Clone(left)
 	if !p.large {
-		v := slices.Clone(value)
-		cols, over := best, bestLeft
-		for round := 1; round < maxRounds && work*int64(round+1) < min(effortOfRounds+roundsPerUnit*units/5, roundsPerUnit*units); round++ {
-			p.revalue(v, value, cols, over)
-			try := slices.Clone(start)
-			var w int64
-			cols, w = p.greedy(v, try, p.newCaps())
-			over = try
-			work = max(work, w)
-			if p.better(cols, best, try, bestLeft) {
-				best, bestLeft = cols, try
-			}
-		}
+		effort := min(effortOfRounds+roundsPerUnit*units/5, roundsPerUnit*units)
+		best, bestLeft, work = p.rounds(value, start, best, bestLeft, work, effort)
 		if len(p.limitedPools()) > 0 && work < effortOfRounds/8 {
 			best, bestLeft = p.spare(value, start, best, bestLeft)
 		}
 		best, bestLeft = p.vary(value, start, best, bestLeft, work)
+		best = p.fold(best, value, effort/8)
 		best = p.improve(best, bestLeft, value, min(effortOfImprove+improvePerUnit*units/5, improvePerUnit*units))
+		best = p.fold(best, value, effort/8)
 	}
 	copy(left, bestLeft)
 	return best
+}
+
+// number gives every option its index, those at later steps of a price behind the
+// others, and sees which of them hold what.
+func (p *packer) number() {
+	for i, o := range p.options {
+		o.index = i
+	}
+	p.numbers = len(p.options)
+	for _, o := range p.options {
+		for o = o.next; o != nil; o = o.next {
+			o.index = p.numbers
+			p.numbers++
+		}
+	}
+	p.shape = newShape(p.pr, p.groups)
+}
+
+// first is greedy at the values of the dual, whose options are known to be worth no
+// more than their reach.
+func (p *packer) first(value []float64, left []int64) ([]column, int64) {
+	if p.large || p.levels != nil {
+		return p.greedy(value, left, p.newCaps())
+	}
+	m := p.newMoving(nil, left)
+	m.order(p.y)
+	m.dual.reach(p.y, m.reach)
+	m.next = math.Inf(-1)
+	return p.fillUp(newFiller(p.shape, p.numbers, value, left, p.joins), m, p.newCaps())
+}
+
+func (p *packer) newMoving(factor []float64, left []int64) *moving {
+	return &moving{dual: newDual(p.holders, left, false), factor: factor, hoping: p.levels == nil, y: p.y, value: make([]float64, len(left)), reach: make([]float64, len(p.options))}
+}
+
+// rounds packs again with values that follow what is left, first as they are, then
+// raised for the groups whose units ended on inefficient nodes. Small problems get
+// rounds at raised values that stay, too. work is the effort of the dearest round.
+func (p *packer) rounds(value []float64, start []int64, best []column, bestLeft []int64, work, effort int64) ([]column, []int64, int64) {
+	v := slices.Clone(value)
+	cols, over := best, bestLeft
+	keep := func(tried []column, left []int64, w int64) {
+		cols, over, work = tried, left, max(work, w)
+		if p.better(cols, best, over, bestLeft) {
+			best, bestLeft = cols, over
+		}
+	}
+	for round := 1; round < maxRounds && work < smallWork && work*int64(round+1) < effort; round++ {
+		p.revalue(v, value, cols, over)
+		try := slices.Clone(start)
+		tried, w := p.greedy(v, try, p.newCaps())
+		keep(tried, try, w)
+	}
+	factor := p.factors()
+	for round := range adaptiveRounds {
+		if work*int64(round+2) > effort {
+			break
+		}
+		try := slices.Clone(start)
+		tried, w := p.adaptive(factor, try, p.newCaps())
+		tried = p.fold(tried, value, effort/8)
+		power := 0.25
+		if p.better(tried, best, try, bestLeft) {
+			power = 0.5
+		}
+		keep(tried, try, w)
+		copy(v, value)
+		p.revalue(v, value, cols, over)
+		for g := range v {
+			if value[g] > 0 {
+				factor[g] *= math.Pow(v[g]/value[g], power)
+			}
+		}
+	}
+	return best, bestLeft, work
+}
+
+// factors is how much more the units of a group count for their priority.
+func (p *packer) factors() []float64 {
+	out := make([]float64, len(p.groups))
+	for g := range out {
+		out[g] = 1
+	}
+	for g, r := range p.levels {
+		out[g] = math.Pow(rankFactor, float64(r))
+	}
+	return out
 }
 
 // spare tries to leave a part of the limits unused: what a limit allows may be better
@@ -392,13 +560,9 @@ func (p *packer) improve(cols []column, left []int64, value []float64, effort in
 			k++
 		}
 		best, bestLeft := cols[:k], left
-		for _, power := range []float64{1, 1.05, 1.15, 0.95} {
-			v := make([]float64, len(value))
-			for i, x := range value {
-				v[i] = math.Pow(x, power)
-			}
+		for _, power := range []float64{0, 0.15, -0.05} {
 			try := slices.Clone(again)
-			redone, w := p.greedy(v, try, p.capsBeside(cols[k:]))
+			redone, w := p.adaptive(p.tilted(value, power), try, p.capsBeside(cols[k:]))
 			spent += w
 			if p.better(redone, best, try, bestLeft) {
 				best, bestLeft = redone, try
@@ -408,6 +572,20 @@ func (p *packer) improve(cols []column, left []int64, value []float64, effort in
 		copy(left, bestLeft)
 	}
 	return cols
+}
+
+// tilted is factors that favour valuable units, or small ones where power is negative.
+func (p *packer) tilted(value []float64, power float64) []float64 {
+	out := p.factors()
+	if power == 0 {
+		return out
+	}
+	for g, v := range value {
+		if v > 0 {
+			out[g] *= math.Pow(v, power)
+		}
+	}
+	return out
 }
 
 // capsBeside is what limits and reservations leave beside the given nodes.

@@ -95,7 +95,7 @@ func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.
 	var y weights
 	if sum(left) > 0 {
 		all := pr.options(pr.pools, waiting(pr.groups, left))
-		_, y = newDual(pr.groups, left, all, true).maximise()
+		_, y = newDual(newHolders(pr.groups, left, all), left, true).maximise()
 		before := slices.Clone(left)
 		for _, tier := range pr.tiers() {
 			if sum(left) == 0 {
@@ -238,13 +238,13 @@ func (pr *problem) buy(res *Result, tier []*pool, y weights, left []int64, next 
 	if len(options) == 0 {
 		return
 	}
-	pk := &packer{pr: pr, groups: pr.groups, options: options, joins: newJoins(), levels: pr.ranks(), noAims: noAims}
+	pk := &packer{pr: pr, groups: pr.groups, options: options, joins: newJoins(), levels: pr.ranks(), noAims: noAims, y: y, holders: newHolders(pr.groups, left, options)}
 	pk.large = slices.ContainsFunc(tier, func(p *pool) bool { return p.prices.PreferLarge })
 	value := make([]float64, len(pr.groups))
-	newDual(pr.groups, left, options, false).each(y, func(i int, v float64) { value[i] = max(v, 1e-12) })
+	newDual(pk.holders, left, false).each(y, func(i int, v float64) { value[i] = max(v, leastValue) })
 	for i := range value {
 		if value[i] == 0 && left[i] > 0 {
-			value[i] = 1e-12 // no option holds it alone; greedy will find that out
+			value[i] = leastValue // no option holds it alone; greedy will find that out
 		}
 	}
 	for i, r := range pk.levels {
