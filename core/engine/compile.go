@@ -36,11 +36,12 @@ type problem struct {
 // spec is what equal pods ask for besides amounts.
 type spec struct {
 	index int
-	pod   *model.Pod    // any of them
-	own   []require.Set // what the pod itself asks for: any one of these
-	terms []require.Set // the same with the places of its volumes and pinned values
-	elig  []eligibility // by pool index
-	free  *spec         // the same without pinned values; nil where there are none
+	pod   *model.Pod      // any of them
+	most  resource.Vector // the most that any of them asks for
+	own   []require.Set   // what the pod itself asks for: any one of these
+	terms []require.Set   // the same with the places of its volumes and pinned values
+	elig  []eligibility   // by pool index
+	free  *spec           // the same without pinned values; nil where there are none
 }
 
 // eligibility is what of a pool a spec may use.
@@ -378,6 +379,7 @@ func (pr *problem) group(pods []*model.Pod) {
 		if g == nil {
 			g = &group{spec: s, per: 1, req: p.Requests, size: pr.vec(p.Requests)}
 			groups[string(buf)] = g
+			s.most = s.most.Max(p.Requests)
 		}
 		g.pods = append(g.pods, p)
 	}
@@ -648,9 +650,9 @@ func (p *pool) daemonBits(d *model.Pod) bitset {
 	return out
 }
 
-// eligible finds what of a pool a spec may use. Terms are alternatives: every one
-// that leaves offerings counts, as long as it asks the same of labels that no
-// offering decides as the first that does.
+// eligible finds what of a pool a spec may use. Terms are alternatives: those count
+// together that ask the same of labels that no offering decides. Of several such the
+// first counts that leaves a machine with room for the pods.
 func (pr *problem) eligible(s *spec, p *pool) eligibility {
 	if p.why != nil {
 		return eligibility{reason: p.why}
@@ -658,27 +660,47 @@ func (pr *problem) eligible(s *spec, p *pool) eligibility {
 	if t, bad := s.pod.Untolerated(p.Taints); bad {
 		return eligibility{reason: p.refuses(model.FilterTaints, p.baseTypes, fmt.Sprintf("does not tolerate taint %s", t), "")}
 	}
-	var out eligibility
+	var out []eligibility // by what they ask of labels that no offering decides
+	var reason *model.Reason
 	for _, term := range s.terms {
 		bits, why := p.termBits(term)
 		if why != nil {
-			if out.reason == nil {
-				out.reason = why
+			if reason == nil {
+				reason = why
 			}
 			continue
 		}
 		custom := customPart(term.And(p.Requirements), term)
-		switch {
-		case out.bits == nil:
-			out.bits, out.custom = bits, custom
-		case out.custom.Equal(custom):
-			out.bits.or(bits)
+		if i := slices.IndexFunc(out, func(e eligibility) bool { return e.custom.Equal(custom) }); i >= 0 {
+			out[i].bits.or(bits)
+		} else {
+			out = append(out, eligibility{bits: bits, custom: custom})
 		}
 	}
-	if out.bits != nil {
-		out.reason = nil
+	if len(out) == 0 {
+		return eligibility{reason: reason}
 	}
-	return pr.withoutDaemonPorts(out, s.pod, p)
+	best := pr.withoutDaemonPorts(out[0], s.pod, p)
+	for _, e := range out[1:] {
+		if pr.hasRoom(best, s, p) {
+			break
+		}
+		if e = pr.withoutDaemonPorts(e, s.pod, p); best.bits == nil || pr.hasRoom(e, s, p) {
+			best = e
+		}
+	}
+	return best
+}
+
+// hasRoom says whether something that may be used can be bought now and holds the
+// largest of the pods.
+func (pr *problem) hasRoom(e eligibility, s *spec, p *pool) bool {
+	if e.bits == nil {
+		return false
+	}
+	bits := e.bits.clone()
+	bits.and(p.usable)
+	return p.fitsSome(bits, &group{size: pr.vec(s.most.Max(s.pod.Requests))})
 }
 
 // refuses is the reason where the pool's taints or requirements keep a pod off.
