@@ -93,3 +93,26 @@ func TestZoneIDs(t *testing.T) {
 		t.Errorf("bought %v, %+v", r.New, r.Unplaced)
 	}
 }
+
+// TestDaemonsOfNodesOnTheirWay: a machine that has not joined yet keeps the room of the
+// daemon pods that will come, also of those that wait for its registration.
+func TestDaemonsOfNodesOnTheirWay(t *testing.T) {
+	t.Parallel()
+	flying := func() *model.Node {
+		n := mt.Node("n1", 2000, 8000, nil, mt.Managed("p"))
+		n.Name, n.UID = "", ""
+		delete(n.Labels, model.LabelRegistered)
+		delete(n.Labels, model.LabelInitialized)
+		n.Claim.Conditions = nil
+		return n
+	}
+	late := mt.DaemonSet("late", 500, 0, mt.Requires(own(model.LabelRegistered, require.In, "true")))
+	elsewhere := mt.DaemonSet("elsewhere", 500, 0, mt.Requires(own("rack", require.Exists)))
+	for cpu, want := range map[int64]int{1500: 0, 1600: 1} { // new nodes
+		w := world(mt.Pods(1, "a", cpu, 0), mt.Pool("p", mt.Types("m5.xlarge")))
+		w.Nodes, w.DaemonSets = []*model.Node{flying()}, []*model.DaemonSet{late, elsewhere}
+		if r := place(t, w, nil); len(r.New) != want || len(r.Unplaced) > 0 {
+			t.Errorf("%dm beside 500m of daemon pods on 2000m: %d new nodes, want %d; %+v", cpu, len(r.New), want, r.Unplaced)
+		}
+	}
+}

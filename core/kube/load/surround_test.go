@@ -98,3 +98,41 @@ spec: {containers: [{name: a}]}
 		t.Error(in.Warnings)
 	}
 }
+
+// A RuntimeClass of the input does to pods of files what admission would do; pods that
+// were stored carry it already.
+func TestRuntimeClass(t *testing.T) {
+	t.Parallel()
+	in := must(t, `
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: kata}
+handler: kata
+overhead: {podFixed: {cpu: 250m}}
+scheduling: {nodeSelector: {sandbox: kata}, tolerations: [{key: kata, operator: Exists, effect: NoSchedule}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: written}
+spec: {runtimeClassName: kata, containers: [{name: a, resources: {requests: {cpu: 1}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: stored, uid: u}
+spec: {runtimeClassName: kata, overhead: {cpu: 250m}, nodeSelector: {sandbox: kata}, tolerations: [{key: kata, operator: Exists, effect: NoSchedule}], containers: [{name: a, resources: {requests: {cpu: 1}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gone}
+spec: {runtimeClassName: gvisor, containers: [{name: a, resources: {requests: {cpu: 1}}}]}
+`)
+	for _, p := range in.Pods[:2] {
+		_, kept := p.Untolerated([]model.Taint{{Key: "kata", Effect: model.NoSchedule}})
+		if p.Requests.Get("cpu") != 1250 || p.Terms[0].String() != "sandbox In [kata]" || kept {
+			t.Errorf("%s: %s, %v, %v", p.Name, p.Requests, p.Terms, p.Tolerations)
+		}
+	}
+	if d := cmp.Diff([]string{"RuntimeClass gvisor is not in the input: its overhead, node selector and tolerations are not known"}, in.Warnings); d != "" {
+		t.Error(d)
+	}
+}
