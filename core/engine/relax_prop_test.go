@@ -72,7 +72,7 @@ func unplaced(r *engine.Result) map[*model.Pod]bool {
 	return out
 }
 
-const choosySeeds = 200
+const choosySeeds = 120
 
 // No preference costs a pod its place, and plans with preferences keep all the rules.
 func TestRespectPlacesWhateverIgnorePlaces(t *testing.T) {
