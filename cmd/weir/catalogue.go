@@ -195,7 +195,9 @@ func (o *catalogueOptions) report(cfg *config.Loaded, table *catalogue.Table, po
 		}
 	}
 	at := map[string]int{}
-	for _, x := range table.Offerings(shown, o.zonesOf(cfg), marketOptions(cfg)) {
+	options := marketOptions(cfg)
+	options.ReservationCounts = o.left
+	for _, x := range table.Offerings(shown, o.zonesOf(cfg), options) {
 		if len(o.names) > 0 && !slices.Contains(o.names, x.Type.Name) || pool != nil && !allows(pool, x) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ type inputs struct {
 	config    string
 	scheduler string
 	prefixes  bool
+	left      map[string]int // instances in capacity reservations, by id
 	policy    string
 }
 
@@ -45,6 +47,7 @@ func (i *inputs) registerMarket(cmd *cobra.Command) {
 	f.StringSliceVar(&i.zones, "zones", nil, "zones to buy in (default "+strings.Join(catalogue.DefaultZones, ",")+")")
 	f.StringVar(&i.config, "config", "", "configuration file of the controller, to answer as it would")
 	f.StringVar(&i.scheduler, "scheduler-config", "", "how kube-scheduler was configured: a file with podTopologySpread.defaultConstraints, or that YAML or JSON itself")
+	f.StringToIntVar(&i.left, "reservations", nil, "instances left in capacity reservations, such as cr-0abc=4; one that is not named counts as 1")
 	f.BoolVar(&i.prefixes, "prefix-delegation", false, "the VPC CNI gives interfaces prefixes of addresses: more pods per node")
 }
 
@@ -56,6 +59,7 @@ type situation struct {
 	warnings []string
 	loaded   time.Duration // reading and decoding
 	began    time.Time     // when decoding had ended
+	left     map[string]int
 }
 
 // load reads everything and makes the world of it.
@@ -67,6 +71,11 @@ func (i *inputs) load() (*situation, error) {
 	}
 	if len(i.files) == 0 {
 		return nil, bad("-f: expected at least one file, folder or - (standard input)")
+	}
+	for id, n := range i.left {
+		if n < 0 {
+			return nil, bad("--reservations: %s: expected a number of at least 0, got %d", id, n)
+		}
 	}
 	cfg, err := i.configuration()
 	if err != nil {
@@ -84,7 +93,7 @@ func (i *inputs) load() (*situation, error) {
 	if err != nil {
 		return nil, badInput{err}
 	}
-	s := &situation{config: cfg, table: table, warnings: append(cfg.Warnings, in.Warnings...)}
+	s := &situation{config: cfg, table: table, left: i.left, warnings: append(cfg.Warnings, in.Warnings...)}
 	s.loaded, s.began = time.Since(began), time.Now()
 	s.world = in.World(now)
 	s.world.Settings = cfg.PlanningSettings()
@@ -202,8 +211,11 @@ func marketOptions(cfg *config.Loaded) catalogue.Options {
 func (s *situation) offer(zones []string) {
 	w := s.world
 	w.Offerings = map[string][]*model.Offering{}
+	options := marketOptions(s.config)
+	options.ReservationCounts, options.Now = s.left, w.Now
+	s.warnings = append(s.warnings, s.uncounted()...)
 	for name, class := range w.NodeClasses {
-		w.Offerings[name] = s.table.Offerings(class, zones, marketOptions(s.config))
+		w.Offerings[name] = s.table.Offerings(class, zones, options)
 		for _, o := range w.Offerings[name] {
 			if o.CapacityType == model.Reserved && !w.Settings.ReservedCapacity {
 				o.Available, o.Unavailable = false, "the feature gate ReservedCapacity is off"
@@ -234,6 +246,29 @@ func (s *situation) offer(zones []string) {
 		sort.Strings(names)
 		s.warnings = append(s.warnings, fmt.Sprintf("nodes run in %s, but nodes are bought in %s only; use --zones", strings.Join(names, ", "), strings.Join(zones, ", ")))
 	}
+}
+
+// uncounted warns of capacity reservations of which nobody says how many instances are
+// left: the status of an EC2NodeClass does not have it.
+func (s *situation) uncounted() []string {
+	if !s.world.Settings.ReservedCapacity {
+		return nil
+	}
+	var ids []string
+	for _, class := range s.world.NodeClasses {
+		for _, r := range class.Reservations {
+			t := s.table.Get(r.InstanceType)
+			listed := t != nil && slices.ContainsFunc(t.Offerings, func(p catalogue.Price) bool { return p.ReservationID == r.ID })
+			if _, known := s.left[r.ID]; !known && !listed && !slices.Contains(ids, r.ID) {
+				ids = append(ids, r.ID)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	sort.Strings(ids)
+	return []string{fmt.Sprintf("how many instances are left in capacity reservations %s is not in the input, each counts as 1; use --reservations %s=N", strings.Join(ids, ", "), ids[0])}
 }
 
 // expect fills in what machines will have whose claims do not say it yet, from the
@@ -308,6 +343,8 @@ func (p *priceList) of(instanceType, zone, capacityType string) (float64, bool) 
 	switch capacityType {
 	case model.OnDemand:
 		return t.OnDemandUSD, true
+	case model.Reserved: // paid for already
+		return t.OnDemandUSD / catalogue.ReservedDivisor, true
 	case model.Spot:
 		return catalogue.SyntheticSpot(t.OnDemandUSD, instanceType, zone), true
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -54,6 +55,9 @@ input gives the same run. An expectation of the scenario that is not met gives e
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	o.inputs.register(cmd)
+	if err := cmd.Flags().MarkHidden("reservations"); err != nil {
+		panic(err) // registered a line above
+	}
 	o.output.register(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.scenario, "scenario", "", "file that says what happens when (kind Scenario)")
@@ -82,6 +86,9 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(o.left) > 0 {
+		return bad("--reservations: the simulated EC2 sells on demand and as spot only")
+	}
 	table, err := o.market(cfg)
 	if err != nil {
 		return err
@@ -102,7 +109,8 @@ func (o *runOptions) run(ctx context.Context) error {
 	opts := simulate.Options{
 		For: o.length,
 		Catalogue: func(class *model.NodeClass) []*model.Offering {
-			return table.Offerings(class, zones, marketOptions(cfg))
+			// the simulated EC2 sells on demand and as spot only
+			return slices.DeleteFunc(table.Offerings(class, zones, marketOptions(cfg)), func(x *model.Offering) bool { return x.ReservationID != "" })
 		},
 		Strategy: host,
 		Settings: control.Settings{Planning: cfg.PlanningSettings(), BatchIdle: cfg.Batch.Idle.D(), BatchMax: cfg.Batch.Max.D()},

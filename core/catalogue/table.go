@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -219,6 +220,10 @@ func SyntheticSpot(onDemandUSD float64, instanceType, zone string) float64 {
 	return math.Round(onDemandUSD*(0.35+0.25*h)*1e6) / 1e6
 }
 
+// ReservedDivisor makes the price of reserved capacity from the list price: it is paid
+// for already, and only the order among machines is left.
+const ReservedDivisor = 1e7
+
 // Options change how offerings are made.
 type Options struct {
 	VMMemoryOverheadPercent *float64          // share of the memory that the hypervisor keeps, default 0.075
@@ -227,7 +232,11 @@ type Options struct {
 	Region                  string            // label of the nodes; default Region for the default zones
 	LearnedMemory           map[string]int64  // type name -> memory capacity that a real node reported, bytes
 	Closed                  map[string]string // offering key -> why it is not available now
-	OnDemandDiscount        float64           // multiplier of list prices, 0 = 1
+	// ReservationCounts is how many instances are left in a capacity reservation, by id.
+	// One that only a class names and that is not here counts as one.
+	ReservationCounts map[string]int
+	Now               time.Time // against which ends of reservations are held; zero = they do not count
+	OnDemandDiscount  float64   // multiplier of list prices, 0 = 1
 }
 
 // Offerings lists what can be bought with a node class in the given zones, by type
@@ -252,6 +261,9 @@ func (t *Table) Offerings(class *model.NodeClass, zones []string, opts Options) 
 			if class != nil {
 				o.ZoneID = class.ZoneIDs[p.Zone]
 			}
+			if n, known := opts.ReservationCounts[p.ReservationID]; known && p.ReservationID != "" {
+				o.Count = n
+			}
 			ty.price(o, p, opts)
 			if p.Available != nil && !*p.Available {
 				o.Available, o.Unavailable = false, "the catalogue says it is not available"
@@ -267,6 +279,43 @@ func (t *Table) Offerings(class *model.NodeClass, zones []string, opts Options) 
 			}
 			out = append(out, o)
 		}
+		out = append(out, ty.reserved(it, cannot, class, allowed, opts)...)
+	}
+	return out
+}
+
+// reserved lists the capacity reservations of a class that are for the type, save for
+// those that the type's own list has already.
+func (t *Type) reserved(it *model.InstanceType, cannot string, class *model.NodeClass, allowed func(string) bool, opts Options) []*model.Offering {
+	if class == nil {
+		return nil
+	}
+	var out []*model.Offering
+	for _, r := range class.Reservations {
+		if r.InstanceType != t.Name || !allowed(r.Zone) || slices.ContainsFunc(t.Offerings, func(p Price) bool { return p.ReservationID == r.ID }) {
+			continue
+		}
+		o := &model.Offering{Type: it, Zone: r.Zone, CapacityType: model.Reserved, Available: true, ZoneID: class.ZoneIDs[r.Zone], ReservationID: r.ID, ReservationType: r.Type, Interruptible: r.Interruptible, Count: 1}
+		if n, known := opts.ReservationCounts[r.ID]; known {
+			o.Count = n
+		}
+		t.price(o, Price{}, opts)
+		closed, shut := opts.Closed[o.Key()]
+		for _, why := range []struct {
+			no  bool
+			say string
+		}{
+			{o.Count <= 0, "the reservation is used up"},
+			{r.Expiring, "the reservation is expiring"},
+			{r.End != nil && !opts.Now.IsZero() && !opts.Now.Before(*r.End), "the reservation has ended"},
+			{cannot != "", cannot},
+			{shut, closed},
+		} {
+			if why.no {
+				o.Available, o.Unavailable = false, why.say
+			}
+		}
+		out = append(out, o)
 	}
 	return out
 }
@@ -300,7 +349,7 @@ func (t *Type) price(o *model.Offering, p Price, opts Options) {
 	case o.CapacityType == model.Spot:
 		o.USDPerHour, o.PriceSource = SyntheticSpot(t.OnDemandUSD, t.Name, o.Zone), "synthetic"
 	default: // reserved: paid for already
-		o.USDPerHour, o.PriceSource = t.OnDemandUSD/1e7, "reserved"
+		o.USDPerHour, o.PriceSource = t.OnDemandUSD/ReservedDivisor, "reserved"
 	}
 }
 

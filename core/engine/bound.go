@@ -68,6 +68,7 @@ type dual struct {
 	rate   []float64            // price per weight, by option
 	rank   []int32              // options, the lowest rate first
 	least  []float64            // rate of the cheapest option, by class
+	few    bitset               // options of which there is a number: reservations; nil = none
 }
 
 // newDual is for so many units of each group, in real money or in effective prices.
@@ -80,6 +81,12 @@ func newDual(h *holders, left []int64, real bool) *dual {
 			d.price[i] = o.usd
 		}
 		d.rank[i] = int32(i)
+		if o.count >= 0 {
+			if d.few == nil {
+				d.few = newBits(len(h.options))
+			}
+			d.few.set(i)
+		}
 	}
 	d.count(left)
 	return d
@@ -109,15 +116,28 @@ func (d *dual) order(y weights) {
 	d.sort()
 	for c, b := range d.by {
 		d.least[c] = 0
-		for _, i := range d.rank {
-			if b.has(int(i)) {
-				if r := d.rate[i]; !math.IsInf(r, 0) && !math.IsNaN(r) {
-					d.least[c] = r
-				}
-				break
+		if i := d.cheapest(b); i >= 0 {
+			if r := d.rate[i]; !math.IsInf(r, 0) && !math.IsNaN(r) {
+				d.least[c] = r
 			}
 		}
 	}
+}
+
+// cheapest is the option of a class with the least rate; one of which there are only
+// so many comes after those that can be had without end.
+func (d *dual) cheapest(class bitset) int {
+	few := -1
+	for _, i := range d.rank {
+		switch {
+		case !class.has(int(i)):
+		case d.few == nil || !d.few.has(int(i)):
+			return int(i)
+		case few < 0:
+			few = int(i)
+		}
+	}
+	return few
 }
 
 // sort ranks the options. The last ranking is nearly right where the weights have
@@ -157,6 +177,9 @@ func (d *dual) total(y weights) float64 {
 			w += y[j] * x
 		}
 		sum += w * d.least[c]
+	}
+	if d.few != nil {
+		sum = max(0, sum-d.spared(y))
 	}
 	return sum
 }

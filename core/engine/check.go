@@ -57,7 +57,8 @@ func (c *checker) check(plan *model.Plan) []error {
 	c.near = newNearby(c.w, plan)
 	spent := map[string]resource.Vector{}
 	nodes := map[string]int64{}
-	reserved := map[string]int{}
+	reserved := map[string]int64{}
+	left := reservationsLeft(c.w)
 	for _, n := range plan.Launch {
 		if !c.launch(n) {
 			continue
@@ -66,8 +67,8 @@ func (c *checker) check(plan *model.Plan) []error {
 		nodes[n.Pool.Name]++
 		if id := n.Offering.ReservationID; id != "" {
 			reserved[id]++
-			if reserved[id] == n.Offering.Count+1 {
-				c.fault("reservation %s has %d left, more are planned", id, n.Offering.Count)
+			if reserved[id] == left[id]+1 {
+				c.fault("reservation %s has %d left, more are planned", id, left[id])
 			}
 		}
 	}
@@ -328,8 +329,39 @@ func (c *checker) described(n *model.NewNode) {
 	}
 }
 
+// reservationsLeft is the least count that any offering gives of a reservation, less
+// the claims on their way that may use it.
+func reservationsLeft(w *model.World) map[string]int64 {
+	out := map[string]int64{}
+	for _, list := range w.Offerings {
+		for _, o := range list {
+			if have, ok := out[o.ReservationID]; o.ReservationID != "" && (!ok || int64(o.Count) < have) {
+				out[o.ReservationID] = int64(max(o.Count, 0))
+			}
+		}
+	}
+	for id := range out {
+		for _, n := range w.Nodes {
+			if n.Claim == nil || n.Joined() || n.Claim.ProviderID != "" || n.BeingRemoved() {
+				continue
+			}
+			r, asks := n.Claim.Requirements.Get(model.LabelReservationID)
+			if n.Labels[model.LabelReservationID] == id || n.Labels[model.LabelReservationID] == "" && asks && r.Finite() && r.Has(id) {
+				out[id] = max(out[id]-1, 0)
+			}
+		}
+	}
+	return out
+}
+
 // offer checks that the very pods of the node are legal on an offering.
 func (c *checker) offer(n *model.NewNode, o *model.Offering, sum resource.Vector) {
+	if o.ReservationID != "" && !c.w.Settings.ReservedCapacity {
+		c.fault("new node %s: %s is reserved capacity, and the feature gate ReservedCapacity is off", n.Name, o.Key())
+	}
+	if o.ReservationID != "" && o != n.Offering {
+		c.fault("new node %s: alternative %s is of reservation %s, whose instances are counted", n.Name, o.Key(), o.ReservationID)
+	}
 	if !o.Available {
 		c.fault("new node %s: %s is not available: %s", n.Name, o.Key(), o.Unavailable)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,6 +29,8 @@ type problem struct {
 	crowd  *crowd
 	// stepped is how much of the quantities of price steps is bought already, by name
 	stepped map[string]float64
+	stock   map[string]int64 // instances left in reservations, by id
+	stocked map[string]int64 // the same before anything was bought
 	varied  []varied         // new nodes of pools that are to lie in several places
 	kept    []model.Verdict  // pods that have their verdict already
 	before  []*model.NewNode // what the attempt before bought, some of whose pods could not run there
@@ -87,6 +90,7 @@ type class struct {
 	offerings []*model.Offering
 	all       bitset
 	available bitset
+	reserved  bitset // of capacity reservations; nil = none
 	exotic    bitset // bare metal and machines with devices: bought only where nothing else will do
 	keys      map[string]*keyIndex
 	types     []int             // offering -> index of its type
@@ -110,6 +114,12 @@ func compileClass(listed []*model.Offering) *class {
 	for i, o := range offerings {
 		if o.Available && sanePrice(o.USDPerHour) {
 			c.available.set(i)
+		}
+		if o.CapacityType == model.Reserved || o.ReservationID != "" {
+			if c.reserved == nil {
+				c.reserved = newBits(n)
+			}
+			c.reserved.set(i)
 		}
 		id, ok := seen[o.Type]
 		if !ok {
@@ -293,6 +303,7 @@ func compileLoosely(w *model.World, prices *model.Prices, pods []*model.Pod) *pr
 	if pr.prices == nil {
 		pr.prices = &model.Prices{}
 	}
+	pr.stocked = stock(w)
 	pr.group(pods)
 	pr.compilePools()
 	return pr
@@ -304,6 +315,8 @@ func compile(w *model.World, prices *model.Prices, pods []*model.Pod, ranked boo
 		pr.prices = &model.Prices{}
 	}
 	pr.stepped = map[string]float64{}
+	pr.stocked = stock(w)
+	pr.stock = maps.Clone(pr.stocked)
 	pr.around = newAround(w, pods)
 	if pr.crowd = newCrowd(w, pr.prices); pr.crowd != nil && pr.around == nil {
 		pr.around = bareAround()
@@ -518,6 +531,7 @@ func poolReason(p *model.Pool) *model.Reason {
 func (p *pool) compile(pr *problem) {
 	n := len(p.class.offerings)
 	if len(p.prices.Offerings) != n {
+		p.prices.Steps = nil
 		p.prices.Offerings = nil // checked by the host; without a price for each the market's hold
 	}
 	if p.class.from != nil && p.prices.Offerings != nil {
@@ -526,6 +540,7 @@ func (p *pool) compile(pr *problem) {
 			moved[i] = p.prices.Offerings[j]
 		}
 		p.prices.Offerings = moved
+		p.moveSteps()
 	}
 	p.base = p.class.all.clone()
 	for _, r := range p.Requirements.All() {
@@ -542,6 +557,9 @@ func (p *pool) compile(pr *problem) {
 	p.baseTypes = p.class.countTypes(p.base)
 	p.usable = p.base.clone()
 	p.usable.and(p.class.available)
+	if !pr.w.Settings.ReservedCapacity && p.class.reserved != nil {
+		p.usable.andNot(p.class.reserved)
+	}
 	for i, price := range p.prices.Offerings {
 		if (price.Veto != "" || !sanePrice(price.USDPerHour)) && p.usable.has(i) {
 			p.usable[i>>6] &^= 1 << (i & 63)

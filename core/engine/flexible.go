@@ -105,6 +105,7 @@ func (p *pool) companions(any, sigs bitset, words int) map[string][]companion {
 		for _, x := range c.room {
 			key = appendInt(key, x)
 		}
+		key = p.appendShares(key, i)
 		for _, r := range p.minKeys {
 			v, _ := o.Label(r.Key)
 			c.values = append(c.values, v)
@@ -193,7 +194,7 @@ func (p *pool) widen(o *option, companions map[string][]companion) bool {
 	chosen := p.class.offerings[o.offering]
 	for _, c := range companions[chosen.CapacityType] {
 		s := share(o.room, c.room)
-		if s <= 0 || !o.sig.subsetOf(c.sig) || !p.noLarger(c.offering, chosen) {
+		if s <= 0 || !o.sig.subsetOf(c.sig) || !p.noLarger(c.offering, chosen) || !p.sameShares(c.offering, o.offering) {
 			continue
 		}
 		for i, v := range c.values {

@@ -204,8 +204,12 @@ func claimRequirements(p *model.Pool, custom require.Set, offers []*model.Offeri
 	in := func(key string, values ...string) require.Requirement {
 		return require.Must(key, require.In, values...)
 	}
-	return p.Requirements.And(custom).With(in(model.LabelInstanceType, types...), in(model.LabelZone, zones...),
+	s := p.Requirements.And(custom).With(in(model.LabelInstanceType, types...), in(model.LabelZone, zones...),
 		in(model.LabelCapacityType, offers[0].CapacityType))
+	if id := offers[0].ReservationID; id != "" {
+		s = s.With(in(model.LabelReservationID, id))
+	}
+	return s
 }
 
 // nodeLabels is what the node will carry once it is bought as planned: the pool's
@@ -228,7 +232,9 @@ func nodeLabels(p *model.Pool, o *model.Offering, reqs require.Set) map[string]s
 	}
 	labels[model.LabelCapacityType] = o.CapacityType
 	if o.ReservationID != "" {
-		labels[model.AWSLabelDomain+"/capacity-reservation-id"] = o.ReservationID
+		for _, key := range []string{model.LabelReservationID, model.LabelReservationType, model.LabelReservationInterruptible} {
+			labels[key], _ = o.Label(key)
+		}
 	}
 	return labels
 }

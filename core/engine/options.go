@@ -120,8 +120,8 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 		}
 		opt := &option{pool: p, offering: i, room: room, usd: o.USDPerHour, effective: p.effective(i) + p.prices.FeePerNode,
 			sig: sigs[i*words : (i+1)*words], count: -1}
-		if o.Count > 0 && o.ReservationID != "" {
-			opt.count = int64(o.Count)
+		if o.ReservationID != "" {
+			opt.count = pr.stocked[o.ReservationID]
 		}
 		key = key[:0]
 		for _, x := range opt.room {
@@ -131,7 +131,7 @@ func (pr *problem) poolOptions(p *pool, r rights) []*option {
 			key = appendInt(key, int64(w))
 		}
 		if opt.count >= 0 {
-			key = append(key, o.Key()...)
+			key = append(append(key, o.Key()...), o.ReservationID...)
 		}
 		if p.limits != nil {
 			for _, name := range capped {

@@ -96,7 +96,7 @@ func (p *packer) newCaps() *caps {
 			c.limits[o.pool] = n
 		}
 		if o.count >= 0 {
-			c.counts[o.pool.class.offerings[o.offering].ReservationID] = o.count
+			c.counts[o.reservationOf()] = p.pr.stock[o.reservationOf()]
 		}
 	}
 	return c

@@ -482,6 +482,7 @@ func TestReservedCountHolds(t *testing.T) {
 	}
 	w := world(mt.Pods(5, "p", 3000, 0), mt.Pool("p"))
 	w.Offerings[mt.Class] = table.Offerings(w.NodeClasses[mt.Class], []string{"a"}, catalogue.Options{})
+	w.Settings.ReservedCapacity = true
 	r := place(t, w, nil)
 	n := map[string]int{}
 	for _, x := range r.New {

@@ -241,6 +241,20 @@ func (s *priceStep) times(left float64) int64 {
 	return max(0, int64(left/s.each+1e-9))
 }
 
+// moveSteps puts the steps in the order of the class's offerings.
+func (p *pool) moveSteps() {
+	if len(p.prices.Steps) == 0 {
+		return
+	}
+	moved := make(map[int][]model.PriceStep, len(p.prices.Steps))
+	for i, j := range p.class.from {
+		if s := p.prices.Steps[j]; len(s) > 0 {
+			moved[i] = s
+		}
+	}
+	p.prices.Steps = moved
+}
+
 // chained makes chains of the options that have steps.
 func (p *pool) chained(options []*option) []*option {
 	if len(p.prices.Steps) > 0 {
@@ -302,6 +316,9 @@ func (pr *problem) bought(cols []column) {
 		}
 		if o.step != nil {
 			pr.stepped[o.step.name] += o.step.each * float64(times)
+		}
+		if o.count >= 0 {
+			pr.stock[o.reservationOf()] -= times
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/weir-project/weir/core/catalogue"
 	"github.com/weir-project/weir/core/engine"
 	"github.com/weir-project/weir/core/model"
 	mt "github.com/weir-project/weir/core/model/modeltest"
@@ -109,6 +110,13 @@ func TestSharesOfNodes(t *testing.T) {
 // plans checked; whatever is left has a reason.
 func TestSharesHoldOnAnything(t *testing.T) {
 	t.Parallel()
+	table := &catalogue.Table{}
+	for _, family := range []string{"m5", "m6a", "c5", "c6g", "r5", "r6a"} {
+		for _, size := range []string{"large", "xlarge", "2xlarge"} {
+			table.Types = append(table.Types, catalogue.Embedded().Get(family+"."+size))
+		}
+	}
+	offerings := table.Offerings(&model.NodeClass{Name: mt.Class, Family: "AL2023"}, nil, catalogue.Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		var pods []*model.Pod
 		for g := range rapid.IntRange(1, 6).Draw(t, "workloads") {
@@ -122,7 +130,8 @@ func TestSharesHoldOnAnything(t *testing.T) {
 			}
 			pods = append(pods, mt.Pods(rapid.IntRange(1, 25).Draw(t, "pods"), name, rapid.Int64Range(100, 3000).Draw(t, "cpu"), rapid.Int64Range(100, 8000).Draw(t, "memory"), opts...)...)
 		}
-		w := world(pods, mt.Pool("p", own("karpenter.k8s.aws/instance-category", require.In, "m", "c", "r"), own("karpenter.k8s.aws/instance-cpu", require.In, "2", "4", "8")))
+		w := &model.World{Now: mt.Now, Pods: pods, Pools: []*model.Pool{mt.Pool("p")}, NodeClasses: map[string]*model.NodeClass{mt.Class: {Name: mt.Class, Family: "AL2023"}},
+			Offerings: map[string][]*model.Offering{mt.Class: offerings}}
 		for i := range rapid.IntRange(0, 4).Draw(t, "running") {
 			ct := rapid.SampledFrom([]string{model.Spot, model.OnDemand}).Draw(t, "capacity type")
 			zone := rapid.SampledFrom([]string{"us-east-1a", "us-east-1b"}).Draw(t, "in")

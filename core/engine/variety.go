@@ -150,9 +150,22 @@ func (pr *problem) vary(p *pool) {
 			made[key] = n.as(chosen[k], all)
 		}
 		m := made[key]
+		if !p.flexible(m) {
+			continue // it keeps the place where it has the choice that minValues ask for
+		}
 		n.node.Offering, n.node.Effective, n.node.Daemons, n.node.Alternatives = m.Offering, m.Effective, m.Daemons, m.Alternatives
 		n.node.Requirements, n.node.Labels = m.Requirements, m.Labels
 	}
+}
+
+// flexible says whether a node names as many different values as minValues ask for.
+func (p *pool) flexible(n *model.NewNode) bool {
+	for _, r := range p.minKeys {
+		if len(distinctLabels(offers(n), r.Key)) < r.MinValues {
+			return false
+		}
+	}
+	return true
 }
 
 // choices is the offerings that the node may be bought with instead, cheapest first:

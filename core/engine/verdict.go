@@ -118,7 +118,7 @@ func (pr *problem) reason(g *group, p *pool) model.Reason {
 	if r := p.tooSmall(g, t); r != nil {
 		return *r
 	}
-	if r := p.notOpen(t); r != nil {
+	if r := p.notOpen(pr, t); r != nil {
 		return *r
 	}
 	if p.limits != nil {
@@ -133,7 +133,7 @@ func (pr *problem) reason(g *group, p *pool) model.Reason {
 	if msg := cmp.Or(pr.crowdReason(g, p), p.shareReason(t.left)); msg != "" {
 		return t.stop(p, model.FilterStrategy, msg)
 	}
-	return t.stop(p, model.FilterOfferings, usedUp)
+	return t.stop(p, model.FilterOfferings, cmp.Or(pr.stockReason(p, t.left), usedUp))
 }
 
 // tooSmall is the reason where no type that is left holds the group: by itself, or
@@ -167,7 +167,7 @@ func (p *pool) tooSmall(g *group, t *trail) *model.Reason {
 
 // notOpen is the reason where nothing of what is left can be bought now, or the
 // strategy refuses all of it.
-func (p *pool) notOpen(t *trail) *model.Reason {
+func (p *pool) notOpen(pr *problem, t *trail) *model.Reason {
 	c := p.class
 	open := t.left.clone()
 	open.and(c.available)
@@ -184,6 +184,12 @@ func (p *pool) notOpen(t *trail) *model.Reason {
 	t.pass(model.FilterOfferings, open)
 	allowed := open.clone()
 	allowed.and(p.usable)
+	if c.reserved != nil && !pr.w.Settings.ReservedCapacity {
+		if open.andNot(c.reserved); open.empty() {
+			r := t.stop(p, model.FilterOfferings, gated)
+			return &r
+		}
+	}
 	if allowed.empty() {
 		i := first(open)
 		why := p.prices.Offerings[i].Veto

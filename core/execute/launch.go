@@ -201,7 +201,7 @@ func (x *Executor) newLaunch(n *model.NewNode) *launch {
 		if i == maxOffers {
 			break
 		}
-		l.offers = append(l.offers, cloud.Offer{InstanceType: o.Type.Name, Zone: o.Zone, USDPerHour: o.USDPerHour, Priority: float64(i)})
+		l.offers = append(l.offers, cloud.Offer{InstanceType: o.Type.Name, Zone: o.Zone, ReservationID: o.ReservationID, USDPerHour: o.USDPerHour, Priority: float64(i)})
 	}
 	// Where the strategy's order is not that of the prices, the fleet must keep the strategy's.
 	l.ordered = !slices.IsSortedFunc(l.offers, func(a, b cloud.Offer) int { return cmp.Compare(a.USDPerHour, b.USDPerHour) })

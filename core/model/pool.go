@@ -1,6 +1,8 @@
 package model
 
 import (
+	"cmp"
+	"strconv"
 	"time"
 
 	"github.com/weir-project/weir/core/model/require"
@@ -98,6 +100,17 @@ type NodeClass struct {
 	Interfaces        Interfaces
 	RootVolumeUSD     float64 // price of the volumes of one node, USD per hour
 	Unusable          string  // why nothing may be launched with it, or empty
+	Reservations      []Reservation
+}
+
+// Reservation is a capacity reservation that a node class may use. How many instances
+// are left in it is not part of the class: it changes with every launch.
+type Reservation struct {
+	ID, InstanceType, Zone string
+	Type                   string     // default or capacity-block
+	Interruptible          bool       // AWS may take instances of it back
+	Expiring               bool       // takes no more instances
+	End                    *time.Time // nil = none
 }
 
 // Interfaces is the network interfaces that a node class asks for by itself; zero = one
@@ -119,18 +132,20 @@ type InstanceType struct {
 
 // Offering is one thing that can be bought: a type in a zone as a capacity type.
 type Offering struct {
-	Type          *InstanceType
-	Zone          string
-	ZoneID        string // the zone's name that is the same in every account; empty = not known
-	CapacityType  string
-	USDPerHour    float64
-	PriceSource   string // list, spot-history, synthetic, catalogue, override, unknown
-	Available     bool
-	Unavailable   string // why not, where Available is false
-	ReservationID string
-	Count         int // of a reservation: how many are left
-	Shortages     int // of capacity, in a row, that are remembered of it
-	Interruptions int // that are remembered of it
+	Type            *InstanceType
+	Zone            string
+	ZoneID          string // the zone's name that is the same in every account; empty = not known
+	CapacityType    string
+	USDPerHour      float64
+	PriceSource     string // list, spot-history, synthetic, catalogue, override, unknown
+	Available       bool
+	Unavailable     string // why not, where Available is false
+	ReservationID   string
+	ReservationType string // default or capacity-block; empty = default
+	Interruptible   bool   // of a reservation: AWS may take its instances back
+	Count           int    // of a reservation: how many instances are left in it; those that run do not count
+	Shortages       int    // of capacity, in a row, that are remembered of it
+	Interruptions   int    // that are remembered of it
 }
 
 // Key names the offering in memory shared by clusters: type/zone/capacity type.
@@ -145,8 +160,12 @@ func (o *Offering) Label(key string) (string, bool) {
 		return o.CapacityType, true
 	case LabelZoneID:
 		return o.ZoneID, o.ZoneID != ""
-	case AWSLabelDomain + "/capacity-reservation-id":
+	case LabelReservationID:
 		return o.ReservationID, o.ReservationID != ""
+	case LabelReservationType:
+		return cmp.Or(o.ReservationType, "default"), o.ReservationID != ""
+	case LabelReservationInterruptible:
+		return strconv.FormatBool(o.Interruptible), o.ReservationID != ""
 	}
 	v, ok := o.Type.Labels[key]
 	return v, ok

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -64,6 +65,15 @@ func NodeClass(in *awsv1.EC2NodeClass) *model.NodeClass {
 		}
 	}
 	sort.Strings(c.Zones)
+	for _, r := range in.Status.CapacityReservations {
+		out := model.Reservation{ID: r.ID, InstanceType: r.InstanceType, Zone: r.AvailabilityZone, Type: cmp.Or(r.ReservationType, "default"),
+			Interruptible: r.Interruptible, Expiring: r.State == "expiring"}
+		if r.EndTime != nil {
+			end := r.EndTime.Time
+			out.End = &end
+		}
+		c.Reservations = append(c.Reservations, out)
+	}
 	if in.DeletionTimestamp != nil {
 		unusable("the EC2NodeClass is being deleted")
 	}

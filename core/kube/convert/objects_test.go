@@ -249,6 +249,13 @@ func TestNodeClass(t *testing.T) {
 			func(c *model.NodeClass) bool {
 				return c.Unusable == "" && c.Interfaces == model.Interfaces{Cards: 4, EFAOnly: 2, EFAOnlyDefaultCard: 1}
 			}},
+		"capacity reservations": {"  amiSelectorTerms: [{alias: al2023@latest}]\nstatus: {capacityReservations: [{id: cr-1, availabilityZone: a, instanceType: m5.large, instanceMatchCriteria: open, ownerID: \"123456789012\"}," +
+			" {id: cr-2, availabilityZone: b, instanceType: p5.48xlarge, instanceMatchCriteria: targeted, ownerID: \"123456789012\", reservationType: capacity-block, state: expiring, interruptible: true, endTime: 2026-03-01T12:00:00Z}]}",
+			func(c *model.NodeClass) bool {
+				end := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+				return cmp.Diff([]model.Reservation{{ID: "cr-1", InstanceType: "m5.large", Zone: "a", Type: "default"},
+					{ID: "cr-2", InstanceType: "p5.48xlarge", Zone: "b", Type: "capacity-block", Interruptible: true, Expiring: true, End: &end}}, c.Reservations) == ""
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
