@@ -26,9 +26,12 @@ func byPriority(w *model.World, prices *model.Prices) *Result {
 // How many plans are made at most for the sake of priorities: so many that all of them
 // look at a number of pods together, within bounds.
 const (
-	contestedPods = 200_000
-	minContests   = 8
+	contestedPods = 8_000
+	minContests   = 6
 	maxContests   = 64
+
+	// How exactly it is found out how many pods of one priority may join: to a share of them.
+	fineness = 32
 )
 
 // contest plans where pods of different priority may want the same.
@@ -78,14 +81,11 @@ func (c *contest) extend(base *Result, in, below []*model.Pod) *Result {
 			n++
 		}
 		join := func(k int) *Result {
-			pods := slices.Concat(in, below[:k])
-			for _, ranked := range []bool{true, false} {
-				if c.budget <= 0 {
-					return nil
-				}
-				if r := c.place(pods, ranked); !servesBetter(base, r, lowest+1) {
-					return r
-				}
+			if c.budget <= 0 {
+				return nil
+			}
+			if r := c.place(slices.Concat(in, below[:k]), true); !servesBetter(base, r, lowest+1) {
+				return r
 			}
 			return nil
 		}
@@ -98,7 +98,7 @@ func (c *contest) extend(base *Result, in, below []*model.Pod) *Result {
 		} else {
 			hi--
 		}
-		for lo < hi && c.budget > 0 {
+		for hi-lo > n/fineness && c.budget > 0 {
 			mid := (lo + hi + 1) / 2
 			if r := join(mid); r != nil {
 				lo, best = mid, r
