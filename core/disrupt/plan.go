@@ -54,7 +54,7 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	near.bounds = newStrategyBounds(w, prices, func(n *model.Node) bool { return opts.Running[n.ID()] || slices.Contains(expired, n) })
 	cands = movable(cands, near, stays)
 	if len(cands)+len(expired) > 0 {
-		near.prefer()
+		near.prefer(prices)
 	}
 
 	p := settled(w, opts, cands, expired, score, stays, near)

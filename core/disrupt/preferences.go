@@ -25,8 +25,10 @@ type censusAt struct {
 	value  string
 }
 
-// prefer reads what the pods of the world prefer.
-func (a *around) prefer() {
+// prefer reads what the pods of the world prefer. prices are those of the strategies that
+// would buy for them, nil = the market's.
+func (a *around) prefer(prices *model.Prices) {
+	a.prices = prices
 	pods := slices.Clone(a.w.Pods)
 	for _, n := range a.w.Nodes {
 		for _, p := range n.Pods {
@@ -35,7 +37,7 @@ func (a *around) prefer() {
 			}
 		}
 	}
-	if a.likes = engine.NewPreferences(a.w, pods); a.likes == nil {
+	if a.likes = engine.NewPreferences(a.w, prices, pods); a.likes == nil {
 		return
 	}
 	a.censuses, a.counting = map[shunKey]*census{}, map[*model.Pod][]*census{}
@@ -222,7 +224,7 @@ func (p *planner) rebought() verdicts {
 	}
 	bought := func() []*model.Pod {
 		var out []*model.Pod
-		for _, n := range engine.Place(&after, nil).New {
+		for _, n := range engine.Place(&after, p.rooms.around.prices).New {
 			for _, pod := range n.Pods {
 				if home[pod] != nil {
 					out = append(out, pod)

@@ -27,6 +27,7 @@ type around struct {
 
 	bounds   *strategyBounds
 	likes    *engine.Preferences
+	prices   *model.Prices
 	censuses map[shunKey]*census
 	counting map[*model.Pod][]*census
 }

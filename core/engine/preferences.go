@@ -13,9 +13,10 @@ import (
 // prefers anything.
 type Preferences struct{ r *relaxer }
 
-// NewPreferences reads what the given pods of the world prefer; nil = nothing. Limits
-// of pools are left out of account: a node that goes makes room under them.
-func NewPreferences(w *model.World, pods []*model.Pod) *Preferences {
+// NewPreferences reads what the given pods of the world prefer; nil = nothing. prices
+// tell which offerings strategies refuse, nil = none. Limits of pools are left out of
+// account: a node that goes makes room under them.
+func NewPreferences(w *model.World, prices *model.Prices, pods []*model.Pod) *Preferences {
 	free := *w
 	free.Pools = make([]*model.Pool, len(w.Pools))
 	for i, p := range w.Pools {
@@ -23,7 +24,7 @@ func NewPreferences(w *model.World, pods []*model.Pod) *Preferences {
 		c.Limits = model.Limits{}
 		free.Pools[i] = &c
 	}
-	if r := newRelaxer(&free, nil, pods); r != nil {
+	if r := newRelaxer(&free, prices, pods); r != nil {
 		return &Preferences{r}
 	}
 	return nil
