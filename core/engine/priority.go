@@ -72,7 +72,7 @@ func (c *contest) plan(pods []*model.Pod) *Result {
 // must not get worse for the pods it was made for: those of one priority after the
 // other, all of them or as many as may come.
 func (c *contest) extend(base *Result, in, below []*model.Pod) *Result {
-	var cut []model.Verdict
+	var cut []*model.Pod
 	total := len(in) + len(below)
 	for len(below) > 0 {
 		lowest := below[0].Priority
@@ -107,15 +107,29 @@ func (c *contest) extend(base *Result, in, below []*model.Pod) *Result {
 			}
 		}
 		base, in = best, slices.Concat(in, below[:lo])
-		for _, q := range below[lo:n] {
-			cut = append(cut, model.Verdict{Pod: q, Reasons: []model.Reason{{Filter: model.FilterLimits,
-				Message: "pods of higher priority use up what limits and nodes have left"}}})
-		}
+		cut = append(cut, below[lo:n]...)
 		below = below[n:]
 	}
-	base.Unplaced = append(base.Unplaced, cut...)
+	base.Unplaced = append(base.Unplaced, c.outranked(cut)...)
 	sortVerdicts(base.Unplaced)
 	return base
+}
+
+// outranked says for every pool why pods that were held back have no place: their own
+// reasons, or that others have what they need.
+func (c *contest) outranked(pods []*model.Pod) []model.Verdict {
+	if len(pods) == 0 {
+		return nil
+	}
+	pr := compile(c.w, c.prices, pods, false, nil)
+	out := pr.kept
+	for _, g := range pr.groups {
+		reasons := pr.because(g, model.Reason{Filter: model.FilterLimits, Message: "pods of higher priority use up what limits and nodes have left"})
+		for _, p := range g.pods {
+			out = append(out, model.Verdict{Pod: p, Reasons: reasons})
+		}
+	}
+	return out
 }
 
 // split is the pods of at least a priority, and the others in the order in which
@@ -210,10 +224,10 @@ func (c *contest) contested(v *model.Verdict) bool {
 	}
 	for _, r := range v.Reasons {
 		switch r.Filter {
-		case model.FilterLimits, model.FilterTopology, model.FilterAffinity:
+		case model.FilterLimits, model.FilterTopology, model.FilterAffinity, model.FilterStrategy:
 			return true
 		case model.FilterOfferings:
-			if strings.HasPrefix(r.Message, usedUp) {
+			if strings.HasPrefix(r.Message, usedUp) || strings.HasPrefix(r.Message, stockOut) {
 				return true
 			}
 		}

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -179,6 +180,28 @@ func TestLowerPriorityTakesNothingAway(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReservedForThePriority: the last instance of a reservation is the more important pod's.
+func TestReservedForThePriority(t *testing.T) {
+	t.Parallel()
+	table, err := catalogue.Load(strings.NewReader(`[{"name": "m5.xlarge", "vcpu": 4, "memoryMiB": 16384, "allocatable": {"pods": "58"},
+		"offerings": [{"zone": "us-east-1a", "capacityType": "reserved", "usdPerHour": 0.01, "reservationId": "cr-1", "count": 1}]}]`), "reserved")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := world([]*model.Pod{mt.Pod("a-large", 3500, 0), mt.Pod("z-small", 1000, 0, priority(9))}, mt.Pool("p"))
+	w.Settings.ReservedCapacity = true
+	w.Offerings[mt.Class] = table.Offerings(w.NodeClasses[mt.Class], []string{"us-east-1a"}, catalogue.Options{})
+	r := place(t, w, nil)
+	if d := cmp.Diff([]string{"z-small"}, placed(r)); d != "" {
+		t.Errorf("placed (-want +got):\n%s%+v", d, r.Unplaced)
+	}
+	for _, v := range r.Unplaced {
+		if len(v.Reasons) != 1 || v.Reasons[0].Pool != "p" {
+			t.Errorf("%s: %+v, want a reason of pool p", v.Pod.Name, v.Reasons)
+		}
+	}
 }
 
 // TestNominated (B020): a pod that preempts others on a node has its place, and those

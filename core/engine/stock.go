@@ -92,7 +92,7 @@ func (pr *problem) stockReason(p *pool, b bitset) string {
 		if o.ReservationID == "" || pr.stock[o.ReservationID] > 0 {
 			other = true
 		} else if msg == "" {
-			msg = fmt.Sprintf("capacity reservation %s (%s in %s) had %d instances left, which this plan and nodes on their way use up, and nothing else is allowed",
+			msg = fmt.Sprintf(stockOut+" %s (%s in %s) had %d instances left, which this plan and nodes on their way use up, and nothing else is allowed",
 				o.ReservationID, o.Type.Name, o.Zone, o.Count)
 		}
 	})
@@ -101,6 +101,10 @@ func (pr *problem) stockReason(p *pool, b bitset) string {
 	}
 	return msg
 }
+
+// stockOut begins the message where nothing but reserved capacity would do, and others
+// have it.
+const stockOut = "capacity reservation"
 
 // gated is the message where only reserved capacity would do and is not used.
 const gated = "only reserved capacity is left, and the feature gate ReservedCapacity is off"
