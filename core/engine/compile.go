@@ -93,9 +93,10 @@ type class struct {
 	reserved  bitset // of capacity reservations; nil = none
 	exotic    bitset // bare metal and machines with devices: bought only where nothing else will do
 	keys      map[string]*keyIndex
-	types     []int             // offering -> index of its type
-	bare      []resource.Vector // the overhead without daemon pods; never written to
-	from      []int             // offering -> its place in the world's list; nil where they agree
+	types     []int                // offering -> index of its type
+	sets      map[string]bitset    // sets of offerings that pools and specs share
+	measured  map[string]*measures // by the offerings that a pool allows and the daemon pods on them
+	from      []int                // offering -> its place in the world's list; nil where they agree
 	numTypes  int
 }
 
@@ -109,7 +110,8 @@ type keyIndex struct {
 func compileClass(listed []*model.Offering) *class {
 	offerings, from := inOrder(listed)
 	n := len(offerings)
-	c := &class{offerings: offerings, all: fullBits(n), available: newBits(n), exotic: newBits(n), keys: map[string]*keyIndex{}, types: make([]int, n), from: from}
+	c := &class{offerings: offerings, all: fullBits(n), available: newBits(n), exotic: newBits(n), keys: map[string]*keyIndex{}, types: make([]int, n), from: from,
+		sets: map[string]bitset{}, measured: map[string]*measures{}}
 	seen := map[*model.InstanceType]int{}
 	for i, o := range offerings {
 		if o.Available && sanePrice(o.USDPerHour) {
@@ -223,9 +225,7 @@ type pool struct {
 	baseTypes int    // instance types of base
 	usable    bitset // of these, available and not vetoed
 	prices    model.PoolPrices
-	overhead  []resource.Vector // of the daemon pods, by offering
-	rooms     [][]int64         // allocatable less overhead by dims, by offering; nil where the pool does not allow it
-	perSize   []float64         // effective price per size of machine, by offering: a rough measure to compare zones by
+	*measures
 	limits    *limits
 	why       *model.Reason // why the pool takes no pods at all
 	minKeys   []require.Requirement
@@ -507,7 +507,11 @@ func (pr *problem) compilePools() {
 	for _, s := range pr.specs {
 		s.elig = make([]eligibility, len(pr.pools))
 		for _, p := range pr.pools {
-			s.elig[p.index] = pr.eligible(s, p)
+			e := pr.eligible(s, p)
+			if e.bits != nil {
+				e.bits = p.class.shared(e.bits)
+			}
+			s.elig[p.index] = e
 		}
 	}
 	pr.linuxFirst()
@@ -554,6 +558,7 @@ func (p *pool) compile(pr *problem) {
 			p.minKeys = append(p.minKeys, r)
 		}
 	}
+	p.base = p.class.shared(p.base)
 	p.baseTypes = p.class.countTypes(p.base)
 	p.usable = p.base.clone()
 	p.usable.and(p.class.available)
@@ -565,20 +570,9 @@ func (p *pool) compile(pr *problem) {
 			p.usable[i>>6] &^= 1 << (i & 63)
 		}
 	}
+	p.usable = p.class.shared(p.usable)
 	p.compileRules(pr.w)
 	p.limits = newLimits(pr.w, p.Pool)
-	if len(pr.w.DaemonSets) == 0 {
-		if p.class.bare == nil {
-			p.class.bare = make([]resource.Vector, n)
-		}
-		p.overhead = p.class.bare // shared by thousands of pools, where there are so many
-	} else {
-		p.overhead = make([]resource.Vector, n)
-	}
-	for _, d := range pr.w.DaemonSets {
-		bits := p.daemonBits(d.Pod)
-		bits.each(func(i int) { p.overhead[i] = p.overhead[i].Add(d.Pod.Requests) })
-	}
 	p.measure(pr)
 	switch {
 	case p.why != nil:
@@ -589,10 +583,32 @@ func (p *pool) compile(pr *problem) {
 	}
 }
 
+// measures is the room on every offering of a pool. Pools that allow the same
+// offerings and daemon pods share it: with thousands of pools that is what there is
+// memory for.
+type measures struct {
+	overhead []resource.Vector // of the daemon pods, by offering
+	rooms    [][]int64         // allocatable less overhead by dims, by offering; nil where the pool does not allow it
+	perSize  []float64         // effective price per size of machine, by offering: a rough measure to compare zones by
+}
+
 // measure notes the room on every offering of the pool; offerings of one type share it.
 func (p *pool) measure(pr *problem) {
+	key := []byte(p.base.key())
+	daemons := make([]bitset, len(pr.w.DaemonSets))
+	for i, d := range pr.w.DaemonSets {
+		daemons[i] = p.daemonBits(d.Pod)
+		key = append(key, daemons[i].key()...)
+	}
+	if m := p.class.measured[string(key)]; m != nil && p.prices.Offerings == nil {
+		p.measures = m
+		return
+	}
 	n := len(p.class.offerings)
-	p.rooms, p.perSize = make([][]int64, n), make([]float64, n)
+	p.measures = &measures{overhead: make([]resource.Vector, n), rooms: make([][]int64, n), perSize: make([]float64, n)}
+	for i, d := range pr.w.DaemonSets {
+		daemons[i].each(func(j int) { p.overhead[j] = p.overhead[j].Add(d.Pod.Requests) })
+	}
 	last := -1
 	p.base.each(func(i int) {
 		if last >= 0 && p.class.types[i] == p.class.types[last] && p.overhead[i].Equal(p.overhead[last]) {
@@ -604,6 +620,39 @@ func (p *pool) measure(pr *problem) {
 		size := float64(p.rooms[i][dimCPU])/1000 + float64(p.rooms[i][dimMemory])/(8<<30)
 		p.perSize[i] = p.effective(i) / max(size, 1e-9)
 	})
+	if p.prices.Offerings == nil {
+		p.class.measured[string(key)] = p.measures
+	}
+}
+
+// shared is the one copy of equal sets of offerings. It must not be written to.
+func (c *class) shared(b bitset) bitset {
+	k := b.key()
+	if have, ok := c.sets[k]; ok {
+		return have
+	}
+	c.sets[k] = b
+	return b
+}
+
+// twin is equal for pools of which the groups may use the very same, at the same
+// price and without any bound: then only the first of them matters. It is empty for a
+// pool that has no equal.
+func (p *pool) twin(groups []*group) string {
+	pp := p.prices
+	if p.limits != nil || len(p.minKeys) > 0 || len(p.rules) > 0 || pp.Offerings != nil || len(pp.Steps) > 0 || len(p.class.offerings) == 0 {
+		return ""
+	}
+	key := fmt.Appendf(nil, "%p %p %p %v %t", p.class, &p.usable[0], p.measures, pp.FeePerNode, pp.PreferLarge)
+	for _, g := range groups {
+		e := g.spec.elig[p.index]
+		if e.bits == nil {
+			key = append(key, '-')
+			continue
+		}
+		key = append(append(fmt.Appendf(key, " %d:", g.spec.index), e.bits.key()...), e.custom.Key()...)
+	}
+	return string(key)
 }
 
 // holds says whether the room on an offering is enough for an amount by dims.

@@ -81,9 +81,16 @@ func (p *pool) fitsSome(b bitset, g *group) bool {
 // cheapest first, without those that another option beats.
 func (pr *problem) options(pools []*pool, groups []*group) []*option {
 	var all []*option
+	known := map[string]bool{} // twins of pools that are in
 	for _, p := range pools {
 		if p.why != nil {
 			continue
+		}
+		if t := p.twin(groups); t != "" {
+			if known[t] {
+				continue
+			}
+			known[t] = true
 		}
 		list := pr.poolOptions(p, pr.rightsOf(p, groups))
 		if !pr.loose {

@@ -23,6 +23,7 @@ func (pr *problem) withoutDaemonPorts(e eligibility, pod *model.Pod, p *pool) el
 		if !intersects(e.bits, there) {
 			continue
 		}
+		e.bits = e.bits.clone() // others may share it
 		e.bits.andNot(there)
 		if e.bits.empty() {
 			r := p.refuses(model.FilterPorts, types, fmt.Sprintf("host port %s %d is taken by daemonset %s/%s", h.Protocol, h.Port, d.Namespace, d.Name), "")

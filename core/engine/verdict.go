@@ -17,11 +17,20 @@ func (pr *problem) reasons(g *group) []model.Reason {
 		return []model.Reason{{Filter: model.FilterPool, Message: "there is no NodePool"}}
 	}
 	out := make([]model.Reason, 0, len(pr.pools))
+	known := map[string]model.Reason{} // of twins
 	for _, p := range pr.pools {
-		r := pr.reason(g, p)
-		if pr.alone(g, p) {
-			r = amongOthers(r)
+		twin := ""
+		if p.why == nil && g.spec.elig[p.index].bits != nil {
+			twin = p.twin([]*group{g})
 		}
+		r, ok := known[twin]
+		if !ok || twin == "" {
+			if r = pr.reason(g, p); pr.alone(g, p) {
+				r = amongOthers(r)
+			}
+			known[twin] = r
+		}
+		r.Pool = p.Name
 		out = append(out, r)
 	}
 	return out
