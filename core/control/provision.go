@@ -225,9 +225,18 @@ func (c *Controller) carryOut(plan *model.Plan) {
 	}
 	c.x.Decide(ledger.Decision{
 		At: c.now, Plan: plan.ID, Kind: string(plan.Kind), What: "launch " + strings.Join(what, ", "),
-		Why: fmt.Sprintf("%d pods wait", podsOf(launch)), Strategy: plan.Strategy, Outcome: plan.Outcome, Basis: plan.Basis,
+		Why: fmt.Sprintf("%d pods wait%s", podsOf(launch), missed(plan)), Strategy: plan.Strategy, Outcome: plan.Outcome, Basis: plan.Basis,
 		After: usd, Bound: plan.LowerBoundUSDPerHour,
 	}, c.now)
+}
+
+// missed is what strategies aimed at and the plan did not reach, as the end of a sentence.
+func missed(plan *model.Plan) string {
+	var b strings.Builder
+	for _, s := range plan.Shortfalls {
+		fmt.Fprintf(&b, "; NodePool %s, limit %q: %s", s.Pool, s.Limit, s.Message)
+	}
+	return b.String()
 }
 
 // wanted says whether any pod of a planned node still needs it.

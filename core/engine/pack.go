@@ -544,9 +544,6 @@ func (p *packer) revalue(v, value []float64, cols []column, over []int64) {
 // improve takes the least efficient nodes apart and packs their pods again, as long
 // as that saves money. Each try looks at a larger share of the nodes.
 func (p *packer) improve(cols []column, left []int64, value []float64, effort int64) []column {
-	if p.newBounds() != nil {
-		return cols // what a strategy's share still allows depends on all nodes together
-	}
 	var spent int64
 	for share := 0.02; share < 0.5 && spent < effort; share *= 1.6 {
 		slices.SortStableFunc(cols, func(a, b column) int { return cmp.Compare(a.valueAt(value), b.valueAt(value)) })
@@ -564,7 +561,7 @@ func (p *packer) improve(cols []column, left []int64, value []float64, effort in
 			try := slices.Clone(again)
 			redone, w := p.adaptive(p.tilted(value, power), try, p.capsBeside(cols[k:]))
 			spent += w
-			if p.better(redone, best, try, bestLeft) {
+			if p.better(redone, best, try, bestLeft) && p.sharesHold(redone, cols[k:]) {
 				best, bestLeft = redone, try
 			}
 		}

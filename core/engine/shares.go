@@ -216,6 +216,30 @@ func (b *bounds) pace(parked []*option, o *option, times int64) int64 {
 	return times
 }
 
+// sharesHold says whether nodes together keep the shares that strategies ask for.
+func (p *packer) sharesHold(parts ...[]column) bool {
+	b := p.newBounds()
+	if b == nil {
+		return true
+	}
+	took := map[*rule]bool{}
+	for _, cols := range parts {
+		for i := range cols {
+			o := cols[i].opt
+			b.take(o, cols[i].times)
+			for _, r := range o.pool.rules {
+				took[r] = took[r] || r.picks.has(o.offering)
+			}
+		}
+	}
+	for r, portion := range b.portions {
+		if took[r] && (!r.aim || b.aims) && !r.holds(portion) {
+			return false
+		}
+	}
+	return true
+}
+
 // unpark moves the options that may be bought again back into the queue.
 func (c *caps) unpark(q *queue, parked []*option) []*option {
 	return slices.DeleteFunc(parked, func(o *option) bool {
