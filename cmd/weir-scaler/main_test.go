@@ -52,7 +52,6 @@ func TestBadStarts(t *testing.T) {
 		{"missing file", []string{"--config", filepath.Join(dir, "none.yaml")}, nil, "cannot be read"},
 		{"unknown field", []string{"--config", file("bad.yaml", "apiVersion: config.weir.dev/v1alpha1\nkind: ScalerConfiguration\nclutser: x\n")}, nil, "clutser"},
 		{"nonsense duration", append(base, "--cloud", "sim=http://127.0.0.1:1", "--batch-idle-duration", "soon"), nil, "batch-idle-duration"},
-		{"aws comes later", append(base, "--cloud", "aws"), nil, "comes with the AWS provider"},
 		{"dynamodb without a region", []string{"--cluster-name", "c", "--cloud", "sim=http://127.0.0.1:1", "--ledger", "dynamodb", "--ledger-table", "weir-ledger"}, nil, "no region is set"},
 		{"dynamodb without a table", append(base, "--cloud", "sim=http://127.0.0.1:1", "--ledger", "dynamodb"), nil, "ledger.table"},
 		{"bolt beside the Lambda", append(base, "--cloud", "sim=http://127.0.0.1:1", "--config", file("lambda.yaml", "apiVersion: config.weir.dev/v1alpha1\nkind: ScalerConfiguration\ninterruption: {lambda: true}\n")), nil, "cannot read"},

@@ -91,6 +91,13 @@ func (p *Provider) Refresh(ctx context.Context, types bool) error {
 	return errors.Join(errs...)
 }
 
+// Known says whether it is known what can be bought.
+func (p *Provider) Known() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.table != nil
+}
+
 // SetClass makes known what a class resolved to, and the free addresses of its subnets.
 func (p *Provider) SetClass(c *awsv1.EC2NodeClass, free map[string]int) {
 	p.mu.Lock()
