@@ -286,6 +286,9 @@ func (p *pinner) one(g *group, keys []string) (map[string]string, *model.Reason)
 		}
 		if best == nil {
 			delete(pins, key)
+			if why == nil && !asksOver(g.topo(), key) {
+				continue // only others count by this label, and no node that it may use has it
+			}
 			if why == nil {
 				why = p.nowhere(g, key)
 			}
@@ -294,6 +297,13 @@ func (p *pinner) one(g *group, keys []string) (map[string]string, *model.Reason)
 		pins[key] = best.value
 	}
 	return pins, nil
+}
+
+// asksOver says whether a pod's own spreads or affinities are about a label.
+func asksOver(t *model.Topology, key string) bool {
+	return slices.ContainsFunc(t.Spreads, func(s model.Spread) bool { return s.Key == key }) ||
+		slices.ContainsFunc(t.Affinity, func(a model.PodTerm) bool { return a.Key == key }) ||
+		slices.ContainsFunc(t.AntiAffinity, func(a model.PodTerm) bool { return a.Key == key })
 }
 
 // nowhere is the reason where no value of the key can hold the pod at all: the

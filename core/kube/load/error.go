@@ -27,9 +27,19 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(": ")
 	if e.Field != "" {
-		b.WriteString(e.Field + ": ")
+		b.WriteString(readable(e.Field) + ": ")
 	}
-	return b.String() + e.Msg
+	return b.String() + readable(e.Msg)
+}
+
+// readable cuts the middle out of a text that nobody would read: a name of ten
+// megabytes says no more than its beginning.
+func readable(s string) string {
+	const head, tail = 1200, 400
+	if len(s) <= head+tail {
+		return s
+	}
+	return fmt.Sprintf("%s... (%d bytes left out) ...%s", strings.ToValidUTF8(s[:head], ""), len(s)-head-tail, strings.ToValidUTF8(s[len(s)-tail:], ""))
 }
 
 // place is where an object was read. Files are numbered in the loader.
