@@ -118,7 +118,7 @@ func (c *checker) podsPerNode(p *model.Pool, l *model.StrategyLimit, plan *model
 		}
 		for _, k := range sortedKeys(on) {
 			if most := l.PodsPerNode.Of(sizes[k]); k != "" && fresh[k] && on[k] > most {
-				c.fault("node %s: limit %q allows %d of the %d pods of workload %s on a node, %d are planned", node, l.Name, most, sizes[k], k, on[k])
+				c.fault("%s: limit %q allows %d of the %d pods of workload %s on a node, %d are planned", node, l.Name, most, sizes[k], k, on[k])
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func (c *checker) podsPerNode(p *model.Pool, l *model.StrategyLimit, plan *model
 	}
 	for _, pl := range plan.Placements {
 		if pl.Node.Pool() == p.Name {
-			check(pl.Node.ID(), pl.Pods, pl.Node.Pods)
+			check("node "+pl.Node.ID(), pl.Pods, pl.Node.Pods)
 		}
 	}
 }

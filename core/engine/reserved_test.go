@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-project/weir/core/catalogue"
+	"github.com/weir-project/weir/core/engine"
 	"github.com/weir-project/weir/core/model"
 	mt "github.com/weir-project/weir/core/model/modeltest"
 	"github.com/weir-project/weir/core/model/require"
@@ -198,4 +199,42 @@ func TestReservationsNeverOverdrawn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCheckRefusesReservations that are overdrawn, not in use, or named beside.
+func TestCheckRefusesReservations(t *testing.T) {
+	t.Parallel()
+	list := []model.Reservation{{ID: "cr-1", InstanceType: "m5.large", Zone: "us-east-1a"}, {ID: "cr-2", InstanceType: "m5.large", Zone: "us-east-1b"}}
+	for _, c := range []struct {
+		name  string
+		spoil func(w *model.World, p *model.Plan)
+		want  string
+	}{
+		{"as planned", func(*model.World, *model.Plan) {}, ""},
+		{"fewer left by another class", func(w *model.World, _ *model.Plan) {
+			o := *w.Offerings[mt.Class][slices.IndexFunc(w.Offerings[mt.Class], func(o *model.Offering) bool { return o.ReservationID == "cr-1" })]
+			o.Count = 1
+			w.Offerings["other"] = []*model.Offering{&o}
+		}, "reservation cr-1 has 1 left, more are planned"},
+		{"a claim is on its way", func(w *model.World, _ *model.Plan) {
+			w.Nodes = append(w.Nodes, &model.Node{Labels: map[string]string{model.LabelReservationID: "cr-1"}, Claim: &model.Claim{Name: "c"}})
+		}, "reservation cr-1 has 1 left, more are planned"},
+		{"the gate is off", func(w *model.World, _ *model.Plan) { w.Settings.ReservedCapacity = false }, "the feature gate ReservedCapacity is off"},
+		{"another reservation beside", func(w *model.World, p *model.Plan) {
+			i := slices.IndexFunc(w.Offerings[mt.Class], func(o *model.Offering) bool { return o.ReservationID == "cr-2" })
+			p.Launch[0].Alternatives = []*model.Offering{w.Offerings[mt.Class][i]}
+		}, "is of reservation cr-2, whose instances are counted"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := reserving(mt.Pods(2, "a", 1500, 0), map[string]int{"cr-1": 2, "cr-2": 0}, list, mt.Pool("p", mt.Types("m5.large")))
+			r := place(t, w, nil)
+			p := &model.Plan{Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced}
+			c.spoil(w, p)
+			got := fmt.Sprint(engine.Check(w, p))
+			if c.want == "" && got != "[]" || !strings.Contains(got, c.want) {
+				t.Errorf("check says %s, want %q", got, c.want)
+			}
+		})
+	}
 }

@@ -369,3 +369,46 @@ func TestVariety(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckRefusesBrokenLimits makes a plan without limits and holds it against limits
+// that it does not keep.
+func TestCheckRefusesBrokenLimits(t *testing.T) {
+	t.Parallel()
+	w := world(mt.Pods(8, "a", 1500, 0), mt.Pool("p", mt.Types("m5.large", "c5.large"), mt.CapacityType(model.Spot, model.OnDemand)))
+	r := priced(t, w, under())
+	plan := func() *model.Plan { return &model.Plan{Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced} }
+	pools := model.StrategyLimit{Name: "pools", Variety: &model.Variety{Over: model.OverSpotPools, Min: 6}}
+	for _, c := range []struct {
+		name  string
+		limit model.StrategyLimit
+		short bool // the plan says that it fell short
+		want  string
+	}{
+		{"greatest share", capacity("mix", 0, 0.5, model.MeasureNodes, model.Spot), false, `limit "mix" allows a share of 0.5`},
+		{"greatest share, said to fall short", capacity("mix", 0, 0.5, model.MeasureNodes, model.Spot), true, `limit "mix" allows a share of 0.5`},
+		{"least share", capacity("mix", 0.3, 1, model.MeasureCPU, model.OnDemand), false, `limit "mix" asks for a share of 0.3`},
+		{"least share, said to fall short", capacity("mix", 0.3, 1, model.MeasureCPU, model.OnDemand), true, ""},
+		{"pods per node", model.StrategyLimit{Name: "blast", PodsPerNode: &model.PodsPerNode{Share: 0.05}}, false, ""}, // one pod may always be there
+		{"variety", pools, false, `limit "pools"`},
+		{"variety, said to fall short", pools, true, ""},
+		{"alternatives that count otherwise", model.StrategyLimit{Name: "zone", Share: &model.ShareLimit{Max: 0.999999999, Selector: model.OfferingSelector{{Key: model.LabelZone, Values: []string{r.New[0].Offering.Zone}}}}}, false, `counts otherwise for limit "zone"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := plan()
+			if c.short {
+				p.Shortfalls = []model.Shortfall{{Pool: "p", Limit: c.limit.Name, Message: "no other way"}}
+			}
+			got := fmt.Sprint(engine.CheckPriced(w, p, under(c.limit)))
+			if c.want == "" && got != "[]" || !strings.Contains(got, c.want) {
+				t.Errorf("check says %s, want %q", got, c.want)
+			}
+		})
+	}
+	crowded := world(mt.Pods(8, "a", 100, 0), mt.Pool("p", mt.Types("m5.large")))
+	all := engine.Place(crowded, nil)
+	if got := fmt.Sprint(engine.CheckPriced(crowded, &model.Plan{Launch: all.New, Unplaced: all.Unplaced}, &model.Prices{ByPool: map[string]model.PoolPrices{
+		"p": {Limits: []model.StrategyLimit{{Name: "blast", PodsPerNode: &model.PodsPerNode{Max: 3}}}}}})); !strings.Contains(got, `limit "blast" allows 3 of the 8 pods`) {
+		t.Errorf("check says %s", got)
+	}
+}
