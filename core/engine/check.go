@@ -402,7 +402,7 @@ func (c *checker) flexible(n *model.NewNode) {
 		return
 	}
 	for _, r := range n.Pool.Requirements.All() {
-		if r.MinValues == 0 {
+		if r.MinValues == 0 || r.Key == model.LabelCapacityType { // a launch names one capacity type
 			continue
 		}
 		if values := distinctLabels(offers(n), r.Key); len(values) < r.MinValues {

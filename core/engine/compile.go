@@ -554,7 +554,7 @@ func (p *pool) compile(pr *problem) {
 		if ofOffering(r.Key) {
 			p.base.and(p.class.satisfying(r))
 		}
-		if r.MinValues > 0 {
+		if r.MinValues > 0 && r.Key != model.LabelCapacityType {
 			p.minKeys = append(p.minKeys, r)
 		}
 	}
@@ -571,6 +571,7 @@ func (p *pool) compile(pr *problem) {
 		}
 	}
 	p.usable = p.class.shared(p.usable)
+	p.capacityTypes(pr.w)
 	p.compileRules(pr.w)
 	p.limits = newLimits(pr.w, p.Pool)
 	p.measure(pr)
@@ -580,6 +581,24 @@ func (p *pool) compile(pr *problem) {
 		p.why = &model.Reason{Pool: p.Name, Filter: model.FilterOfferings, Message: fmt.Sprintf("nothing can be bought with node class %q", p.NodeClass.Name)}
 	case p.base.empty():
 		p.why = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, Message: p.emptyBase()}
+	}
+}
+
+// capacityTypes holds minValues of capacity types against all that the pool may buy: a
+// launch names one of them, another one is another attempt of the claim.
+func (p *pool) capacityTypes(w *model.World) {
+	r, ok := p.Requirements.Get(model.LabelCapacityType)
+	if !ok || r.MinValues == 0 || w.Settings.MinValuesBestEffort {
+		return
+	}
+	n := 0
+	for _, b := range p.class.index(model.LabelCapacityType).bits {
+		if intersects(b, p.usable) {
+			n++
+		}
+	}
+	if n < r.MinValues && p.why == nil {
+		p.why = &model.Reason{Pool: p.Name, Filter: model.FilterRequirements, Message: fmt.Sprintf("minValues %d of %s cannot be met: %d values are left", r.MinValues, r.Key, n)}
 	}
 }
 
