@@ -41,7 +41,7 @@ func (x *Executor) offersOfSpec(l *launch, c *model.Claim) bool {
 	closed := x.m.Closed(x.now)
 	var fit []*model.Offering
 	for _, o := range list {
-		if _, shut := closed[o.Key()]; o.Available && !shut && o.CapacityType != model.Reserved && allows(c, o) {
+		if _, shut := closed[o.Key()]; o.Available && !shut && (o.ReservationID == "" || asksReserved(c)) && allows(c, o) {
 			fit = append(fit, o)
 		}
 	}
@@ -55,8 +55,9 @@ func (x *Executor) offersOfSpec(l *launch, c *model.Claim) bool {
 	})
 	l.capacity = fit[0].CapacityType
 	for i, o := range fit {
-		if o.CapacityType == l.capacity && len(l.offers) < maxOffers {
-			l.offers = append(l.offers, cloud.Offer{InstanceType: o.Type.Name, Zone: o.Zone, USDPerHour: o.USDPerHour, Priority: float64(i)})
+		// a reservation stands alone: its instances are counted
+		if o.CapacityType == l.capacity && len(l.offers) < maxOffers && (i == 0 || o.ReservationID == "") {
+			l.offers = append(l.offers, cloud.Offer{InstanceType: o.Type.Name, Zone: o.Zone, ReservationID: o.ReservationID, USDPerHour: o.USDPerHour, Priority: float64(i)})
 		}
 	}
 	for _, cm := range l.claims {
@@ -66,6 +67,12 @@ func (x *Executor) offersOfSpec(l *launch, c *model.Claim) bool {
 		}
 	}
 	return true
+}
+
+// asksReserved says whether a claim names reserved capacity: others do not draw on it.
+func asksReserved(c *model.Claim) bool {
+	r, ok := c.Requirements.Get(model.LabelCapacityType)
+	return ok && r.Finite() && r.Has(model.Reserved)
 }
 
 // allows says whether a claim's requirements and requests let it run on an offering.

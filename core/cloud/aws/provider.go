@@ -48,7 +48,7 @@ type Provider struct {
 	table   *catalogue.Table
 	classes map[string]*awsv1.EC2NodeClass
 	types   map[string]map[string]*model.InstanceType // class -> type, as it was offered last
-	free    map[string]int                            // subnet -> free addresses, as read last less what was launched since
+	free    map[string]int                            // by id of subnet or reservation, as read last less what was launched since
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -98,7 +98,7 @@ func (p *Provider) Known() bool {
 	return p.table != nil
 }
 
-// SetClass makes known what a class resolved to, and the free addresses of its subnets.
+// SetClass makes known what a class resolved to, with the free addresses of its subnets and what is left in its reservations.
 func (p *Provider) SetClass(c *awsv1.EC2NodeClass, free map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *Provider) Render(ctx context.Context, l cloud.Launch) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.reserve(r, len(l.Claims))
+	p.reserve(r, l)
 	return r.Encode()
 }
 
@@ -189,9 +189,15 @@ func (p *Provider) subnet(c *awsv1.EC2NodeClass, zone string) string {
 	return best
 }
 
-// reserve counts addresses as used until the subnets are read again: one for each instance that a subnet may get.
-func (p *Provider) reserve(r *render.Request, claims int) {
+// reserve counts addresses and reserved instances as used until they are read again: one for each instance that a subnet
+// may get, or that may come out of a capacity reservation.
+func (p *Provider) reserve(r *render.Request, l cloud.Launch) {
 	seen := map[string]bool{}
+	for _, o := range l.Offers {
+		if o.ReservationID != "" {
+			seen[o.ReservationID] = true
+		}
+	}
 	for _, c := range r.Fleet.LaunchTemplateConfigs {
 		for _, o := range c.Overrides {
 			if o.SubnetId != nil {
@@ -202,7 +208,7 @@ func (p *Provider) reserve(r *render.Request, claims int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s := range seen {
-		p.free[s] = max(p.free[s]-claims, 0)
+		p.free[s] = max(p.free[s]-len(l.Claims), 0)
 	}
 }
 
@@ -237,7 +243,7 @@ func (p *Provider) Offerings(ctx context.Context, class *model.NodeClass) ([]*mo
 	}
 	own := *class
 	own.Zones = zones(c)
-	out := table.Offerings(&own, own.Zones, p.cfg.Catalogue)
+	out := table.Offerings(&own, own.Zones, p.left(&own))
 	unready := Unready(c)
 	byName := map[string]*model.InstanceType{}
 	cannot := map[*model.InstanceType]string{}
@@ -261,6 +267,18 @@ func (p *Provider) Offerings(ctx context.Context, class *model.NodeClass) ([]*mo
 	p.types[c.Name] = byName
 	p.mu.Unlock()
 	return out, nil
+}
+
+// left is the options of offerings with what the reservations of a class have left.
+func (p *Provider) left(class *model.NodeClass) catalogue.Options {
+	opts := p.cfg.Catalogue
+	opts.ReservationCounts, opts.Now = map[string]int{}, p.cfg.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range class.Reservations {
+		opts.ReservationCounts[r.ID] = max(p.free[r.ID], 0) // of one that has not been read nothing is known to be left
+	}
+	return opts
 }
 
 func (p *Provider) full(c *awsv1.EC2NodeClass, zone string) bool {

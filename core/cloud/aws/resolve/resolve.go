@@ -72,7 +72,7 @@ func New(cfg Config, e EC2, s SSM, i IAM) *Resolver {
 // Result is what a class stands for now.
 type Result struct {
 	Status awsv1.EC2NodeClassStatus
-	Free   map[string]int // subnet id -> free addresses, of those that were read
+	Free   map[string]int // what is left, by id: addresses of subnets, instances of capacity reservations, of those that were read
 	Again  time.Duration  // until the class should be looked at again
 	Err    error          // what could not be asked; the status holds what was known before
 }
@@ -296,6 +296,7 @@ func (c *one) reservations(ctx context.Context) {
 			}
 			for _, x := range out.CapacityReservations {
 				found[deref(x.CapacityReservationId)] = c.reservation(x)
+				c.Free[deref(x.CapacityReservationId)] = int(deref(x.AvailableInstanceCount))
 			}
 		}
 	}

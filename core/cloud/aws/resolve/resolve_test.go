@@ -523,6 +523,9 @@ func TestReservations(t *testing.T) {
 	if diff := cmp.Diff([]string{"cr-1 default active", "cr-2 default active", "cr-3 capacity-block expiring"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	if r.Free["cr-2"] != 3 {
+		t.Errorf("%d instances are left in cr-2, want 3", r.Free["cr-2"])
+	}
 	if r.Again > 3*time.Minute {
 		t.Errorf("looked at again after %s, a reservation ends before", r.Again)
 	}
