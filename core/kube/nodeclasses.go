@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -23,7 +24,7 @@ func (c *Clients) NodeClasses() NodeClasses { return NodeClasses{c} }
 // Follow tells of every class there is and of each change, until the context ends; a class that is gone is told as nil. The
 // objects must not be changed.
 func (n NodeClasses) Follow(ctx context.Context, tell func(name string, class *awsv1.EC2NodeClass)) {
-	lw := cache.NewListWatchFromClient(n.c.aws, "ec2nodeclasses", metav1.NamespaceAll, nil)
+	lw := cache.NewListWatchFromClient(n.c.aws, "ec2nodeclasses", metav1.NamespaceAll, fields.Everything())
 	told := func(obj any) {
 		if class, ok := obj.(*awsv1.EC2NodeClass); ok {
 			tell(class.Name, class)

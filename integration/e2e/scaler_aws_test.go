@@ -1,0 +1,407 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/mail"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-project/weir/core/catalogue"
+	awsfleet "github.com/weir-project/weir/core/cloud/aws/fleet"
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/infra/crds"
+	"github.com/weir-project/weir/integration/aws/moto"
+	"github.com/weir-project/weir/integration/fakekubelet"
+	"github.com/weir-project/weir/integration/harness"
+)
+
+const awsManifests = `
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  amiFamily: AL2023
+  amiSelectorTerms: [{name: amazon-eks-node-linux}]
+  role: node-e2e
+  tags: {team: a}
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: e2e}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: e2e}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    metadata: {labels: {team: a}}
+    spec:
+      requirements:
+      - {key: kubernetes.io/arch, operator: In, values: [amd64]}
+      - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+      - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m]}
+      - {key: karpenter.k8s.aws/instance-generation, operator: Gt, values: ["4"]}
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 0s, budgets: [{nodes: "100%"}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      nodeSelector: {team: a}
+      containers: [{name: main, image: example.com/none, resources: {requests: {cpu: "1", memory: 2Gi}}}]
+`
+
+// TestScalerBuysOnEC2: the real scaler with the AWS provider against someone else's EC2, IAM, SSM and EKS over the wire.
+// Pods come, machines are bought, their kubelets join by the user data that was really sent, pods run; the pods go, the
+// machines are given back, and with the class its templates and profile go.
+func TestScalerBuysOnEC2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	aws := moto.Own(t)
+	cloud := newMotoAccount(t, aws)
+	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace))
+	c.InstallCRDs(t, crds.FS)
+	bin := programs(t)
+	begin(t, func(string) {}, withEnv(t, aws.Environ(), filepath.Join(bin, "weir-scaler")), "--kubeconfig", c.Kubeconfig, "--cluster-name", "e2e",
+		"--region", moto.Region, "--account", moto.Account, "--cloud", "aws", "--cluster-endpoint", "https://cluster.example.com", "--ledger", "bolt",
+		"--ledger-path", filepath.Join(t.TempDir(), "ledger.db"), "--strategy-binary", filepath.Join(bin, "weir-strategy"), "--metrics-port", "0", "--health-probe-port", "0")
+	f := &fleetOnEC2{fleet: &fleet{ControlPlane: c, t: t, ns: metav1.NamespaceDefault}, cloud: cloud}
+	f.join()
+	c.Apply(t, metav1.NamespaceDefault, awsManifests)
+	var nodes []string
+	harness.Eventually(t, "six pods on machines of EC2", patience, func(ctx context.Context) error {
+		on, err := f.ready(ctx, "web")
+		if err == nil && len(on) != 6 {
+			err = fmt.Errorf("%d of 6 are ready", len(on))
+		}
+		nodes = on
+		return err
+	})
+	f.checkMachines(nodes)
+
+	if _, err := c.Client.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), "web", "application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "every machine is given back", patience, func(ctx context.Context) error {
+		left, err := f.cloud.fleet.List(ctx)
+		if err != nil {
+			return err
+		}
+		claims, err := c.List(ctx, claimKind, "", "")
+		if err != nil {
+			return err
+		}
+		list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(left)+len(claims)+len(list.Items) > 0 {
+			return fmt.Errorf("%d machines, %d claims and %d nodes are left", len(left), len(claims), len(list.Items))
+		}
+		return nil
+	})
+
+	class := schema.GroupVersionKind{Group: "karpenter.k8s.aws", Version: "v1", Kind: "EC2NodeClass"}
+	if err := c.Delete(t.Context(), class, "", "default"); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the class and what was made for it are gone", patience, func(ctx context.Context) error {
+		if _, err := c.Get(ctx, class, "", "default"); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the class is there: %w", err)
+		}
+		templates, err := f.cloud.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{})
+		if err != nil {
+			return err
+		}
+		profiles, err := f.cloud.iam.ListInstanceProfiles(ctx, &iam.ListInstanceProfilesInput{})
+		if err != nil {
+			return err
+		}
+		if n, m := len(templates.LaunchTemplates), len(profiles.InstanceProfiles); n+m > 0 {
+			return fmt.Errorf("%d templates and %d profiles are left", n, m)
+		}
+		return nil
+	})
+}
+
+var claimKind = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodeClaim"}
+
+// motoAccount is the account of the cluster: network, role and the cluster itself as EKS knows it.
+type motoAccount struct {
+	ec2   *ec2.Client
+	iam   *iam.Client
+	fleet *awsfleet.Fleet
+}
+
+func newMotoAccount(t *testing.T, server *moto.Server) *motoAccount {
+	t.Helper()
+	cfg, ctx, cluster := server.Config(), t.Context(), "e2e"
+	a := &motoAccount{ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg)}
+	a.fleet = awsfleet.New(a.ec2, cluster, time.Now)
+	tag := func(kind types.ResourceType) []types.TagSpecification {
+		return []types.TagSpecification{{ResourceType: kind, Tags: []types.Tag{{Key: sdk.String("karpenter.sh/discovery"), Value: &cluster}}}}
+	}
+	vpc, err := a.ec2.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: sdk.String("10.0.0.0/16")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var subnets []string
+	for i, zone := range []string{moto.Region + "a", moto.Region + "b"} {
+		out, err := a.ec2.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: vpc.Vpc.VpcId, AvailabilityZone: &zone, CidrBlock: sdk.String(fmt.Sprintf("10.0.%d.0/20", i*16)), TagSpecifications: tag("subnet")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		subnets = append(subnets, *out.Subnet.SubnetId)
+	}
+	if _, err := a.ec2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{GroupName: &cluster, Description: &cluster, VpcId: vpc.Vpc.VpcId, TagSpecifications: tag("security-group")}); err != nil {
+		t.Fatal(err)
+	}
+	role, err := a.iam.CreateRole(ctx, &iam.CreateRoleInput{RoleName: sdk.String("node-e2e"), AssumeRolePolicyDocument: sdk.String("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = eks.NewFromConfig(cfg).CreateCluster(ctx, &eks.CreateClusterInput{Name: &cluster, RoleArn: role.Role.Arn, ResourcesVpcConfig: &ekstypes.VpcConfigRequest{SubnetIds: subnets},
+		KubernetesNetworkConfig: &ekstypes.KubernetesNetworkConfigRequest{ServiceIpv4Cidr: sdk.String("10.100.0.0/16")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// fleetOnEC2 is a fleet whose nodes are instances of EC2.
+type fleetOnEC2 struct {
+	*fleet
+	cloud *motoAccount
+}
+
+// join plays the machines until the test ends: a kubelet for each instance that runs, by its user data; and the cloud
+// controller manager, which deletes nodes whose instance is gone.
+func (f *fleetOnEC2) join() {
+	f.t.Helper()
+	kubelets := f.kubelet()
+	ctx, cancel := context.WithCancel(f.t.Context())
+	var wg sync.WaitGroup
+	f.t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	wg.Go(func() {
+		started := map[string]*fakekubelet.Node{}
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			if err := f.look(ctx, kubelets, started); err != nil && ctx.Err() == nil {
+				f.t.Errorf("machines: %v", err)
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+func (f *fleetOnEC2) look(ctx context.Context, kubelets *fakekubelet.Kubelets, started map[string]*fakekubelet.Node) error {
+	out, err := f.cloud.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{})
+	if err != nil {
+		return err
+	}
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			id := sdk.ToString(i.InstanceId)
+			switch n := started[id]; {
+			case i.State.Name == types.InstanceStateNameRunning && n == nil:
+				spec, err := f.kubeletOf(ctx, i)
+				if err != nil {
+					return fmt.Errorf("instance %s: %w", id, err)
+				}
+				if started[id], err = kubelets.Start(ctx, spec); err != nil {
+					return err
+				}
+			case i.State.Name == types.InstanceStateNameTerminated && n != nil:
+				n.Terminate()
+				if err := f.Client.CoreV1().Nodes().Delete(ctx, n.Name(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+					return err
+				}
+				delete(started, id)
+			}
+		}
+	}
+	return nil
+}
+
+// nodeConfig is what nodeadm takes from user data.
+type nodeConfig struct {
+	Kind string `json:"kind"`
+	Spec struct {
+		Cluster struct{ Name, APIServerEndpoint, CIDR string } `json:"cluster"`
+		Kubelet struct {
+			Config struct {
+				MaxPods            int64          `json:"maxPods"`
+				RegisterWithTaints []corev1.Taint `json:"registerWithTaints"`
+			} `json:"config"`
+			Flags []string `json:"flags"`
+		} `json:"kubelet"`
+	} `json:"spec"`
+}
+
+// kubeletOf reads the instance's user data as nodeadm does: the last document counts.
+func (f *fleetOnEC2) kubeletOf(ctx context.Context, i types.Instance) (fakekubelet.NodeSpec, error) {
+	id, name := sdk.ToString(i.InstanceId), string(i.InstanceType)
+	attribute, err := f.cloud.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &id, Attribute: types.InstanceAttributeNameUserData})
+	if err != nil {
+		return fakekubelet.NodeSpec{}, err
+	}
+	if attribute.UserData == nil {
+		return fakekubelet.NodeSpec{}, fmt.Errorf("no user data")
+	}
+	text, err := base64.StdEncoding.DecodeString(sdk.ToString(attribute.UserData.Value))
+	if err != nil {
+		return fakekubelet.NodeSpec{}, err
+	}
+	config, err := lastNodeConfig(string(text))
+	if err != nil {
+		return fakekubelet.NodeSpec{}, fmt.Errorf("user data: %w\n%s", err, text)
+	}
+	if config.Spec.Cluster.Name != "e2e" || config.Spec.Cluster.CIDR != "10.100.0.0/16" || config.Spec.Cluster.APIServerEndpoint != "https://cluster.example.com" {
+		return fakekubelet.NodeSpec{}, fmt.Errorf("cluster %+v", config.Spec.Cluster)
+	}
+	labels := map[string]string{}
+	for _, flag := range config.Spec.Kubelet.Flags {
+		if list, ok := strings.CutPrefix(flag, "--node-labels="); ok {
+			if list, err = strconv.Unquote(list); err != nil {
+				return fakekubelet.NodeSpec{}, err
+			}
+			for _, pair := range strings.Split(list, ",") {
+				k, v, _ := strings.Cut(pair, "=")
+				labels[k] = v
+			}
+		}
+	}
+	zone := sdk.ToString(i.Placement.AvailabilityZone)
+	table := catalogue.Embedded()
+	var known *model.InstanceType
+	for _, o := range table.Offerings(&model.NodeClass{Family: "AL2023"}, []string{zone}, catalogue.Options{Region: moto.Region}) {
+		if o.Type.Name == name {
+			known = o.Type
+		}
+	}
+	if known == nil {
+		return fakekubelet.NodeSpec{}, fmt.Errorf("type %s is not in the table", name)
+	}
+	for _, k := range []string{model.LabelInstanceType, model.LabelArch, model.LabelOS, model.LabelRegion} { // what kubelet and cloud controller manager set
+		labels[k] = known.Labels[k]
+	}
+	labels[model.LabelZone] = zone
+	amounts := func(in map[string]string) (corev1.ResourceList, error) {
+		out := corev1.ResourceList{}
+		for k, v := range in {
+			q, err := resource.ParseQuantity(v)
+			if err != nil {
+				return nil, err
+			}
+			out[corev1.ResourceName(k)] = q
+		}
+		out[corev1.ResourcePods] = *resource.NewQuantity(config.Spec.Kubelet.Config.MaxPods, resource.DecimalSI)
+		return out, nil
+	}
+	capacity, err := amounts(known.Capacity.Map())
+	if err != nil {
+		return fakekubelet.NodeSpec{}, err
+	}
+	allocatable, err := amounts(known.Allocatable.Map())
+	if err != nil {
+		return fakekubelet.NodeSpec{}, err
+	}
+	return fakekubelet.NodeSpec{Name: "ip-" + strings.TrimPrefix(id, "i-") + ".ec2.internal", ProviderID: model.ProviderID(zone, id), Labels: labels,
+		Taints: config.Spec.Kubelet.Config.RegisterWithTaints, Capacity: capacity, Allocatable: allocatable}, nil
+}
+
+func lastNodeConfig(text string) (*nodeConfig, error) {
+	msg, err := mail.ReadMessage(strings.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	_, boundary, _ := strings.Cut(msg.Header.Get("Content-Type"), `boundary="`)
+	var last *nodeConfig
+	for r := multipart.NewReader(msg.Body, strings.TrimSuffix(boundary, `"`)); ; {
+		p, err := r.NextPart()
+		if err == io.EOF && last != nil {
+			return last, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		body, err := io.ReadAll(p)
+		if err != nil {
+			return nil, err
+		}
+		if p.Header.Get("Content-Type") == "application/node.eks.aws" {
+			last = &nodeConfig{}
+			if err := yaml.Unmarshal(body, last); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// checkMachines compares nodes, claims and instances.
+func (f *fleetOnEC2) checkMachines(on []string) {
+	f.t.Helper()
+	machines, err := f.cloud.fleet.List(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	claims, err := f.List(f.t.Context(), claimKind, "", "")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	slices.Sort(on)
+	if n := len(slices.Compact(on)); n == 0 || len(machines) != len(claims) || len(machines) < n {
+		f.t.Fatalf("%d machines for %d claims, pods on %d nodes", len(machines), len(claims), n)
+	}
+	for _, m := range machines {
+		for k, want := range map[string]string{"karpenter.sh/nodepool": "default", "karpenter.k8s.aws/ec2nodeclass": "default", "eks:eks-cluster-name": "e2e",
+			"kubernetes.io/cluster/e2e": "owned", "team": "a"} {
+			if m.Tags[k] != want {
+				f.t.Errorf("instance %s has tag %s=%q, want %q", m.ID, k, m.Tags[k], want)
+			}
+		}
+		if !slices.ContainsFunc(claims, func(c unstructured.Unstructured) bool {
+			id, _, err := unstructured.NestedString(c.Object, "status", "providerID")
+			return err == nil && id == m.ProviderID()
+		}) {
+			f.t.Errorf("no claim has instance %s", m.ID)
+		}
+	}
+}
