@@ -60,3 +60,25 @@ func TestConformanceOfProcesses(t *testing.T) {
 		}
 	}
 }
+
+// TestStrategiesKnowOnlyTheSDK: what is built in can be written by anybody, without the
+// engine or anything else of Weir.
+func TestStrategiesKnowOnlyTheSDK(t *testing.T) {
+	t.Parallel()
+	const ours = "github.com/weir-project/weir/"
+	out, err := exec.Command("go", "list", "-deps", "../capacitymix", "../costoptimal", "../firstfit", "../resilient", "../savings").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	seen := 0
+	for _, path := range strings.Fields(string(out)) {
+		if strings.HasPrefix(path, ours+"plugins/") {
+			seen++
+		} else if strings.HasPrefix(path, ours) {
+			t.Errorf("a built-in strategy imports %s", path)
+		}
+	}
+	if seen < len(Names()) {
+		t.Errorf("%d packages of ours found, at least %d are there", seen, len(Names()))
+	}
+}
