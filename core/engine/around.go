@@ -22,6 +22,13 @@ type around struct {
 	// hostCaps bounds, by selector, how many of its pods one node may hold.
 	hostCaps map[int]int64
 	onNode   map[*model.Node]*presence
+	hostAnti map[string]bool // selectors of anti-affinities over hosts: only these have tokens
+
+	// Selectors by a label that all their pods have, as far as that is known; the others
+	// are asked one by one.
+	byLabel map[string][]int
+	asked   []int
+	indexed int // how many selectors are in the two
 }
 
 // presence is the pods on an existing node, as far as they matter to others.
@@ -38,10 +45,10 @@ type antiKey struct {
 }
 
 // maxTokens bounds the tokens of one problem; it is far above what real clusters ask.
-const maxTokens = 1 << 14
+const maxTokens = 1 << 15
 
 func bareAround() *around {
-	return &around{byID: map[string]int{}, labels: map[string]bitset{}, tokens: map[string]int{}, hostCaps: map[int]int64{}}
+	return &around{byID: map[string]int{}, labels: map[string]bitset{}, tokens: map[string]int{}, hostCaps: map[int]int64{}, hostAnti: map[string]bool{}}
 }
 
 func newAround(w *model.World, pods []*model.Pod) *around {
@@ -68,6 +75,7 @@ func newAround(w *model.World, pods []*model.Pod) *around {
 		}
 		for _, s := range t.AntiAffinity {
 			a.selector(s.Selector)
+			a.hostAnti[s.Selector.ID] = a.hostAnti[s.Selector.ID] || s.Key == model.LabelHostname
 			asked = true
 		}
 	}
@@ -137,14 +145,38 @@ func (a *around) picks(p *model.Pod) bitset {
 	if got, ok := a.labels[b.String()]; ok && len(got) == (len(a.selectors)+63)/64 {
 		return got
 	}
+	a.index()
 	out := newBits(len(a.selectors))
-	for i, s := range a.selectors {
-		if s.Picks(p) {
-			out.set(i)
+	try := func(list []int) {
+		for _, i := range list {
+			if a.selectors[i].Picks(p) {
+				out.set(i)
+			}
 		}
+	}
+	try(a.asked)
+	for _, k := range keys {
+		try(a.byLabel[k+"\x01"+p.Labels[k]])
 	}
 	a.labels[b.String()] = out
 	return out
+}
+
+// index sorts the selectors by their labels, so that a pod is held against those few
+// that may pick it.
+func (a *around) index() {
+	if a.indexed == len(a.selectors) {
+		return
+	}
+	a.byLabel, a.asked, a.indexed = map[string][]int{}, nil, len(a.selectors)
+	for i, s := range a.selectors {
+		if len(s.Labels) == 0 {
+			a.asked = append(a.asked, i)
+			continue
+		}
+		k := sortedKeys(s.Labels)[0]
+		a.byLabel[k+"\x01"+s.Labels[k]] = append(a.byLabel[k+"\x01"+s.Labels[k]], i)
+	}
 }
 
 func (a *around) token(name string) int {
@@ -160,6 +192,9 @@ func (a *around) token(name string) int {
 func (a *around) tokensOf(p *model.Pod) (lays, bears []int) {
 	picked := a.picks(p)
 	picked.each(func(s int) {
+		if !a.hostAnti[a.selectors[s].ID] {
+			return
+		}
 		lays = append(lays, a.token(fmt.Sprintf("picked %d", s)))
 		bears = append(bears, a.token(fmt.Sprintf("shunned %d", s)))
 	})

@@ -327,13 +327,7 @@ func compile(w *model.World, prices *model.Prices, pods []*model.Pod, ranked boo
 		return pr
 	}
 	if err := pr.around.compile(pr); err != nil {
-		for _, g := range pr.groups {
-			for _, p := range g.pods {
-				pr.kept = append(pr.kept, model.Verdict{Pod: p, Reasons: []model.Reason{{Filter: model.FilterAffinity, Message: err.Error()}}})
-			}
-		}
-		pr.groups, pr.around = nil, nil
-		return pr
+		return pr.withoutAskers(err)
 	}
 	pr.pin()
 	pr.bundle()
@@ -341,6 +335,33 @@ func compile(w *model.World, prices *model.Prices, pods []*model.Pod, ranked boo
 		g.belongs = pr.crowd.of(g.pods[:g.per])
 	}
 	return pr
+}
+
+// withoutAskers is the problem of the pods that ask nothing of others, where the rest
+// asks for more than can be planned for.
+func (pr *problem) withoutAskers(err error) *problem {
+	why := []model.Reason{{Filter: model.FilterAffinity, Message: err.Error()}}
+	kept := pr.kept
+	var rest []*model.Pod
+	for _, g := range pr.groups {
+		for _, p := range g.pods {
+			if p.Topology.None() {
+				rest = append(rest, p)
+			} else {
+				kept = append(kept, model.Verdict{Pod: p, Reasons: why})
+			}
+		}
+	}
+	if len(kept) == len(pr.kept) { // it is what runs that asks for so much
+		for _, p := range rest {
+			kept = append(kept, model.Verdict{Pod: p, Reasons: why})
+		}
+		pr.kept, pr.groups, pr.around = kept, nil, nil
+		return pr
+	}
+	out := compile(pr.w, pr.prices, rest, pr.ranked, pr.before)
+	out.kept = append(kept, out.kept...)
+	return out
 }
 
 // group sorts pods into groups of equal specs and sizes. The order of the groups
