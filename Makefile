@@ -157,6 +157,13 @@ test-integration: $(DEVCLUSTER) $(RIE) $(MOTO_READY) binaries lambda
 	@echo "== the control plane's own module"
 	cd integration/devcluster && go test -vet=off -count=1 -timeout $(TEST_LIMIT) -parallel 2 .
 
+DRAWS ?= 200
+SEED  ?= 1
+
+.PHONY: oracle
+oracle: $(DEVCLUSTER) ## Random clusters, planned for and bound by the real kube-scheduler (DRAWS=200 SEED=1; a quick subset is part of make test): about half an hour.
+	WEIR_DEVCLUSTER=$(DEVCLUSTER) go test -count=1 -timeout 4h -v -run TestLong ./integration/oracle -draws $(DRAWS) -seed $(SEED)
+
 # --- measure, package -------------------------------------------------------------
 
 .PHONY: bench

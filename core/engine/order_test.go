@@ -112,3 +112,32 @@ func TestSpreadCountsNodesWithAllLabels(t *testing.T) {
 }
 
 func rack(values ...string) require.Requirement { return require.Must("rack", require.In, values...) }
+
+// Anti-affinity over a label that no node has keeps nobody away.
+func TestAntiAffinityOverALabelThatNodesLack(t *testing.T) {
+	t.Parallel()
+	pods := mt.Pods(3, "w", 100, 100, is("w"), away("rack", app("w")))
+	r := engine.Place(worldOf(mt.Pool("p", mt.Types("m5.large")), nil, pods), nil)
+	if len(r.Unplaced) > 0 {
+		t.Errorf("no pool gives its nodes a rack: %+v", r.Unplaced[0].Reasons)
+	}
+	pool := mt.Pool("q", mt.Types("m5.large"))
+	pool.Labels = map[string]string{"rack": "r1"}
+	pool.Requirements = pool.Requirements.With(rack("r1"))
+	if r := engine.Place(worldOf(pool, nil, pods), nil); len(r.Unplaced) != 2 {
+		t.Errorf("%d without a place, want all but the one in the only rack", len(r.Unplaced))
+	}
+}
+
+// Pods that want to be near others go where such pods run already: kube-scheduler would
+// not wait for those that are still to come.
+func TestAffinityPrefersWhatRuns(t *testing.T) {
+	t.Parallel()
+	old := zoned("old", "us-east-1c", mt.Pod("r", 100, 100, is("db")))
+	old.Allocatable = old.Used()
+	hosts := mt.Pods(1, "db", 100, 100, is("db"), mt.Requires(mt.Zones("us-east-1a")))
+	guests := mt.Pods(3, "web", 100, 100, near(model.LabelZone, app("db")))
+	if got := perZone(engine.Place(worldOf(mt.Pool("p", mt.Types("m5.large")), []*model.Node{old}, hosts, guests), nil)); got["us-east-1c"] != 3 {
+		t.Errorf("pods by zone %v, want three in us-east-1c", got)
+	}
+}

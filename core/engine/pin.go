@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -256,13 +255,26 @@ func (p *pinner) group(g *group, keys []string) (pinned []*group, left []*model.
 	return pinned, left, why
 }
 
+// late counts the affinities over a key that only pods keep which are not running yet:
+// kube-scheduler would not wait for them where other pods will do.
+func (p *pinner) late(g *group, key, value string) (n int) {
+	for _, t := range g.topo().Affinity {
+		if t.Key == key && p.existing(key, p.a.selector(t.Selector)).byValue[value] == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // one chooses the values for the next pod of a group: of those that every term
-// allows the least crowded, then the cheapest, then the first by name.
+// allows the ones where its affinities hold now, then the least crowded, then the
+// cheapest, then the first by name.
 func (p *pinner) one(g *group, keys []string) (map[string]string, *model.Reason) {
 	pins := map[string]string{}
 	for _, key := range keys {
 		type choice struct {
 			value string
+			late  int // affinities that only pods keep that are not there yet
 			crowd int64
 			cost  float64
 		}
@@ -279,8 +291,8 @@ func (p *pinner) one(g *group, keys []string) (map[string]string, *model.Reason)
 				why = r
 				continue
 			}
-			c := choice{v, crowd, cost}
-			if best == nil || cmp.Or(cmp.Compare(c.crowd, best.crowd), cmp.Compare(c.cost, best.cost), cmp.Compare(c.value, best.value)) < 0 {
+			c := choice{v, p.late(g, key, v), crowd, cost}
+			if best == nil || cmp.Or(cmp.Compare(c.late, best.late), cmp.Compare(c.crowd, best.crowd), cmp.Compare(c.cost, best.cost), cmp.Compare(c.value, best.value)) < 0 {
 				best = &c
 			}
 		}
@@ -309,11 +321,19 @@ func asksOver(t *model.Topology, key string) bool {
 // nowhere is the reason where no value of the key can hold the pod at all: the
 // ordinary one of its spec, or that no node has such a label.
 func (p *pinner) nowhere(g *group, key string) *model.Reason {
-	if len(p.pr.pools) > 0 {
-		r := p.pr.reason(g, p.pr.pools[0])
-		if r.Message != usedUp && r.Filter != model.FilterLimits {
-			return &r
+	var first *model.Reason
+	for _, pool := range p.pr.pools {
+		r := p.pr.reason(g, pool)
+		if ofOthers(r) {
+			first = nil
+			break
 		}
+		if first == nil {
+			first = &r
+		}
+	}
+	if first != nil {
+		return first
 	}
 	return &model.Reason{Filter: model.FilterTopology, Message: fmt.Sprintf("no node and no pool offers a value of %s that the pod may use", key)}
 }
@@ -321,6 +341,9 @@ func (p *pinner) nowhere(g *group, key string) *model.Reason {
 // allowed says whether every term at the level of the key lets a pod of the group
 // have the value; crowd is how many pods of its spreads are there already.
 func (p *pinner) allowed(g *group, key, value string) (crowd int64, why *model.Reason) {
+	if value == absent {
+		return 0, nil
+	}
 	t := g.topo()
 	for i := range t.Spreads {
 		s := &t.Spreads[i]
@@ -473,7 +496,7 @@ func (p *pinner) universe(g *group, s *model.Spread) []string {
 
 // values is what a pod of the group might get for a key.
 func (p *pinner) values(g *group, key string) []string {
-	k := fmt.Sprintf("%d|%s", g.spec.index, key)
+	k := fmt.Sprintf("%d|%s", g.number, key)
 	if v, ok := p.free[k]; ok {
 		return v
 	}
@@ -487,6 +510,9 @@ func (p *pinner) values(g *group, key string) []string {
 		set[v] = true
 	}
 	out := sortedKeys(set)
+	if !ofOffering(key) && g.mayLack(key) {
+		out = append(out, absent)
+	}
 	p.free[k] = out
 	return out
 }
@@ -570,7 +596,7 @@ func (p *pinner) spot(g *group, pins map[string]string) *spot {
 	if p.space == nil {
 		p.space = NewSpace(p.pr.w)
 	}
-	want := require.FromLabels(pins)
+	want := pinned(pins)
 	for _, sp := range p.space.nodes {
 		if g.req.Fits(sp.free) && want.LabelsSatisfy(sp.node.Labels) == nil && sp.allows(g.spec.pod, g.spec.terms) == nil {
 			return sp
@@ -586,13 +612,16 @@ func (p *pinner) record(g *group, pins map[string]string) {
 		}
 	}
 	for key, v := range pins {
+		if v == absent {
+			continue
+		}
 		g.picked.each(func(s int) {
 			p.counts[pinCount{key, v, s}]++
 			p.totals[keySelector{key, s}]++
 		})
 	}
 	for _, t := range g.topo().AntiAffinity {
-		if v, ok := pins[t.Key]; ok {
+		if v, ok := pins[t.Key]; ok && v != absent {
 			p.anti[pinAnti{antiKey{t.Key, p.a.selector(t.Selector)}, v}]++
 		}
 	}
@@ -617,7 +646,7 @@ func (p *pinner) cost(g *group, pins map[string]string) float64 {
 	s := g.spec
 	c := p.buyCost(s, g.size, pins)
 	if math.IsInf(c, 1) {
-		want := require.FromLabels(pins)
+		want := pinned(pins)
 		for _, n := range p.pr.w.Nodes {
 			if n.BeingRemoved() || want.LabelsSatisfy(n.Labels) != nil || anyTerm(s.terms, n.Labels) != nil {
 				continue
@@ -652,13 +681,38 @@ func (p *pinner) buyCost(s *spec, size []int64, pins map[string]string) float64 
 	return best
 }
 
+// absent stands for a label that the node is not to have. Nothing is counted there, and
+// nobody is near or apart: the way out for pods that ask for neither spread nor affinity
+// over it.
+const absent = "\x00"
+
+// pinned is what a node must have for the values.
+func pinned(pins map[string]string) require.Set {
+	var out require.Set
+	for _, key := range sortedKeys(pins) {
+		if v := pins[key]; v == absent {
+			out = out.With(require.Must(key, require.DoesNotExist))
+		} else {
+			out = out.With(require.Must(key, require.In, v))
+		}
+	}
+	return out
+}
+
+// mayLack says whether a pod of the group may run where there is no such label.
+func (g *group) mayLack(key string) bool {
+	t := g.topo()
+	return !slices.ContainsFunc(t.Spreads, func(s model.Spread) bool { return s.Key == key }) &&
+		!slices.ContainsFunc(t.Affinity, func(a model.PodTerm) bool { return a.Key == key })
+}
+
 // pinnedSpec is the spec with the values asked for on top.
 func (p *pinner) pinnedSpec(s *spec, pins map[string]string) *spec {
 	k := fmt.Sprintf("%d|%s", s.index, pinText(pins))
 	if got := p.specs[k]; got != nil {
 		return got
 	}
-	want := require.FromLabels(maps.Clone(pins))
+	want := pinned(pins)
 	terms := make([]require.Set, len(s.terms))
 	for i, t := range s.terms {
 		terms[i] = t.And(want)

@@ -52,8 +52,13 @@ func (pr *problem) alone(g *group, p *pool) bool {
 	for one.spec.free != nil {
 		one.spec = one.spec.free
 	}
-	r := pr.reason(&one, p)
-	return r.Filter == model.FilterLimits || r.Message == usedUp
+	return ofOthers(pr.reason(&one, p))
+}
+
+// ofOthers says whether a reason is that of a pod which could run on a new node of the
+// pool if there were no others.
+func ofOthers(r model.Reason) bool {
+	return r.Filter == model.FilterLimits || strings.HasPrefix(r.Message, usedUp) || strings.HasPrefix(r.Message, usedUpVariety)
 }
 
 // amongOthers is a reason that holds only for the place that a pod's neighbours leave.
@@ -257,6 +262,9 @@ func first(b bitset) int {
 
 // usedUp is the message where nothing but the other pods stands in the way.
 const usedUp = "what is left of the offerings is used up by other pods"
+
+// usedUpVariety is the beginning of the same for pools that ask for variety.
+const usedUpVariety = "with the other pods on its node, too few values would be left"
 
 // limitReason says which limit every remaining offering exceeds, or nothing.
 func (p *pool) limitReason(b bitset) string {

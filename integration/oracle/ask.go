@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -30,17 +29,18 @@ import (
 
 // Answer is what came of a draw.
 type Answer struct {
-	Seed                            uint64
-	Pods, Placed, Bound             int
-	Impossible, Nodes, Alternatives int
-	Freely                          bool // bound without nominations
-	Stranded                        int  // pods that did not bind freely and did with nominations
-	Missed                          int  // pods without a place for their neighbours' or limits' sake that bound when there was one more node of each shape
-	Faults                          []string
-	Input                           []byte            // objects as they were read
-	After                           []byte            // where there are faults: objects once the pods of the plan were let go
-	Where                           map[string]string // planned node of each pod that was placed
-	Took                            time.Duration
+	Seed                         uint64
+	Pods, Placed, Bound          int
+	Nodes, Alternatives          int  // new nodes; those of them that came as another offering than the first
+	Impossible, Limited, Crowded int  // pods without a place: each for itself, by limits of pools, by their neighbours
+	Freely                       bool // bound without nominations
+	Stranded                     int  // pods that did not bind freely and did with nominations
+	Missed                       int  // pods without a place for their neighbours' sake that bound when there was one more node of each shape
+	Faults                       []string
+	Input                        []byte            // objects as they were read
+	After                        []byte            // where there are faults: objects once the pods of the plan were let go
+	Where                        map[string]string // planned node of each pod that was placed
+	Took                         time.Duration
 }
 
 // Plan reads objects and plans for the waiting pods as the command does.
@@ -84,21 +84,12 @@ func (c *Cluster) Ask(ctx context.Context, d *Draw) (*Answer, error) {
 
 // attempt is one pass over the draw.
 func (c *Cluster) attempt(ctx context.Context, d *Draw, nominate bool) (*Answer, error) {
-	tm := time.Now()
-	lap := func(what string) {
-		if os.Getenv("ORACLE_LAPS") != "" {
-			fmt.Printf("   %-10s %.2f\n", what, time.Since(tm).Seconds())
-		}
-		tm = time.Now()
-	}
 	if err := c.Reset(ctx); err != nil {
 		return nil, err
 	}
-	lap("reset")
 	if err := c.Make(ctx, d); err != nil {
 		return nil, err
 	}
-	lap("make")
 	a := &Answer{Seed: d.Seed, Pods: len(d.Waiting)}
 	var err error
 	if a.Input, err = c.Read(ctx); err != nil {
@@ -108,7 +99,6 @@ func (c *Cluster) attempt(ctx context.Context, d *Draw, nominate bool) (*Answer,
 	if err != nil {
 		return nil, err
 	}
-	lap("plan")
 	for _, warning := range plan.Warnings {
 		if strings.HasPrefix(warning, "plan refused") {
 			a.Faults = append(a.Faults, warning)
@@ -119,29 +109,30 @@ func (c *Cluster) attempt(ctx context.Context, d *Draw, nominate bool) (*Answer,
 	if err := c.addNodes(ctx, nodes, csi); err != nil {
 		return nil, err
 	}
-	if err := c.addDaemons(ctx, d, append(slices.Clone(d.Nodes), nodes...)); err != nil {
+	if err := c.addDaemons(ctx, d, nodes); err != nil {
 		return nil, err
 	}
 	if err := c.Probe(ctx, "probe-1"); err != nil {
 		return nil, err
 	}
-	lap("nodes")
 	placed := placements(plan, names)
 	a.Placed = len(placed)
-	patience := quiet
-	if nominate { // the last word
-		patience = quietLast
+	if nominate {
+		err = c.bindPlanned(ctx, w, append(slices.Clone(d.Nodes), nodes...), placed)
+	} else {
+		err = c.bind(ctx, w, placed, quiet)
 	}
-	if err := c.bind(ctx, w, placed, nominate, patience); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	lap("bind")
-	defer lap("whatif")
 	c.judge(a, placed)
 	if len(a.Faults) > 0 {
 		if a.After, err = c.Read(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if a.Bound < a.Placed && !nominate {
+		return a, nil // to be asked again
 	}
 	if err := c.whatIf(ctx, d, w, plan, a); err != nil {
 		return nil, err
@@ -261,20 +252,64 @@ func placements(plan *model.Plan, names map[*model.NewNode]string) []placement {
 	return out
 }
 
-// How long nothing must have happened for the scheduler to count as done: a pod that did
-// not fit is tried again when another one was bound, after a pause.
-const (
-	quiet      = 3 * time.Second
-	quietAfter = time.Second // where nothing depends on it
-	quietLast  = time.Minute // before a pod is said not to bind: the scheduler's longest pause is 10 s, and a busy machine's nobody knows
-)
+// bindPlanned lets one pod go after the other, each with its planned node in
+// status.nominatedNodeName, in an order that the plan itself allows: pods that ask for
+// nothing, then those that are to be spread or apart, by turns over the zones, then those
+// that are to be near others. All at once would not do: kube-scheduler counts the pods
+// that are nominated to a node as if they were there, for spreads, too.
+func (c *Cluster) bindPlanned(ctx context.Context, w *model.World, nodes []*corev1.Node, pods []placement) error {
+	zone := map[string]string{}
+	for _, n := range nodes {
+		zone[n.Name] = n.Labels[model.LabelZone]
+	}
+	pods = inOrder(w, pods)
+	turns, seen := map[*model.Pod]int{}, map[string]int{}
+	for _, p := range pods {
+		key := fmt.Sprint(p.pod.Namespace, p.pod.Labels, zone[p.node])
+		turns[p.pod] = seen[key]
+		seen[key]++
+	}
+	slices.SortStableFunc(pods, func(a, b placement) int {
+		x, y := wave(a.pod), wave(b.pod)
+		if x != y || x == 0 {
+			return cmp.Compare(x, y)
+		}
+		return cmp.Compare(turns[a.pod], turns[b.pod])
+	})
+	for _, p := range pods {
+		if err := c.release(ctx, p.pod.Namespace, p.pod.Name, p.node, nil); err != nil {
+			return err
+		}
+		if err := c.until(ctx, limit, "kube-scheduler has tried pod "+p.pod.ID(), func() (bool, string) {
+			for _, have := range c.pods {
+				if have.Namespace == p.pod.Namespace && have.Name == p.pod.Name {
+					return have.Spec.NodeName != "" || tried(have), verdict(have)
+				}
+			}
+			return true, "gone"
+		}); err != nil {
+			return err
+		}
+	}
+	c.settle()
+	return c.done(ctx, pods, quietLast)
+}
 
-// limit bounds waits for the API server and the scheduler; it is many times what they need.
-const limit = 10 * time.Minute
+func wave(p *model.Pod) int {
+	switch t := p.Topology; {
+	case t != nil && len(t.Affinity) > 0:
+		return 2
+	case t != nil && len(t.Spreads)+len(t.AntiAffinity) > 0:
+		return 1
+	}
+	return 0
+}
 
-// bind lets the pods go by priority, then age, and waits until they are bound or nothing
-// happens any more.
-func (c *Cluster) bind(ctx context.Context, w *model.World, pods []placement, nominate bool, quiet time.Duration) error {
+// tried says whether kube-scheduler has found no node for the pod.
+func tried(p *corev1.Pod) bool { return strings.HasPrefix(verdict(p), corev1.PodReasonUnschedulable) }
+
+// inOrder is the pods by priority, then age, as kube-scheduler takes them.
+func inOrder(w *model.World, pods []placement) []placement {
 	order := map[*model.Pod]int{}
 	for i, p := range w.Pods {
 		order[p] = i
@@ -283,22 +318,40 @@ func (c *Cluster) bind(ctx context.Context, w *model.World, pods []placement, no
 	slices.SortFunc(pods, func(a, b placement) int {
 		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), a.pod.Created.Compare(b.pod.Created), cmp.Compare(order[a.pod], order[b.pod]))
 	})
-	for _, p := range pods {
-		node := ""
-		if nominate {
-			node = p.node
-		}
-		if err := c.release(ctx, p.pod.Namespace, p.pod.Name, node, nil); err != nil {
+	return pods
+}
+
+// How long nothing must have happened for the scheduler to count as done: a pod that did
+// not fit is tried again when another one was bound, after a pause.
+const (
+	quiet      = 2 * time.Second
+	quietAfter = time.Second      // where nothing depends on it
+	quietLast  = 25 * time.Second // before a pod is said not to bind: the scheduler's longest pause is 10 s
+)
+
+// limit bounds waits for the API server and the scheduler; it is many times what they need.
+const limit = 10 * time.Minute
+
+// bind lets pods go by priority, then age, and waits until they are bound or nothing
+// happens any more.
+func (c *Cluster) bind(ctx context.Context, w *model.World, pods []placement, quiet time.Duration) error {
+	for _, p := range inOrder(w, pods) {
+		if err := c.release(ctx, p.pod.Namespace, p.pod.Name, "", nil); err != nil {
 			return err
 		}
 	}
-	c.settle(pods)
+	c.settle()
+	return c.done(ctx, pods, quiet)
+}
+
+// done waits until all pods are bound, or all others were tried and nothing happens any more.
+func (c *Cluster) done(ctx context.Context, pods []placement, quiet time.Duration) error {
 	return c.until(ctx, limit, "kube-scheduler is done", func() (bool, string) {
 		waits, untried := 0, 0
 		for _, p := range c.pods {
 			if p.Spec.NodeName == "" && len(p.Spec.SchedulingGates) == 0 {
 				waits++
-				if !strings.HasPrefix(verdict(p), corev1.PodReasonUnschedulable) {
+				if !tried(p) {
 					untried++
 				}
 			}
@@ -308,7 +361,7 @@ func (c *Cluster) bind(ctx context.Context, w *model.World, pods []placement, no
 }
 
 // settle starts the quiet time anew.
-func (c *Cluster) settle([]placement) {
+func (c *Cluster) settle() {
 	c.mu.Lock()
 	c.changed = time.Now()
 	c.mu.Unlock()
@@ -357,14 +410,17 @@ func perPod(r model.Reason) bool {
 func (c *Cluster) whatIf(ctx context.Context, d *Draw, w *model.World, plan *model.Plan, a *Answer) error {
 	var impossible, others []placement
 	for _, v := range plan.Unplaced {
-		if slices.ContainsFunc(v.Reasons, func(r model.Reason) bool { return !perPod(r) }) {
+		switch {
+		case slices.ContainsFunc(v.Reasons, func(r model.Reason) bool { return r.Filter == model.FilterLimits }):
+			a.Limited++
+		case slices.ContainsFunc(v.Reasons, func(r model.Reason) bool { return !perPod(r) }):
 			others = append(others, placement{pod: v.Pod})
-		} else {
+		default:
 			impossible = append(impossible, placement{pod: v.Pod})
 		}
 	}
-	a.Impossible = len(impossible)
-	if len(plan.Unplaced) == 0 {
+	a.Impossible, a.Crowded = len(impossible), len(others)
+	if len(impossible)+len(others) == 0 {
 		return nil
 	}
 	var nodes []*corev1.Node
@@ -386,7 +442,7 @@ func (c *Cluster) whatIf(ctx context.Context, d *Draw, w *model.World, plan *mod
 	if err := c.Probe(ctx, "probe-2"); err != nil {
 		return err
 	}
-	if err := c.bind(ctx, w, impossible, false, 0); err != nil {
+	if err := c.bind(ctx, w, impossible, 0); err != nil {
 		return err
 	}
 	seen := c.seen()
@@ -402,7 +458,7 @@ func (c *Cluster) whatIf(ctx context.Context, d *Draw, w *model.World, plan *mod
 				l[model.LabelInstanceType], l[model.LabelZone], l[model.LabelCapacityType], l[model.LabelPool], byPod[p.pod].Reasons))
 		}
 	}
-	if err := c.bind(ctx, w, others, false, quietAfter); err != nil {
+	if err := c.bind(ctx, w, others, quietAfter); err != nil {
 		return err
 	}
 	seen = c.seen()

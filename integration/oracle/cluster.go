@@ -45,6 +45,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	pods    map[types.UID]*corev1.Pod // as the watch tells them
+	claims  map[types.UID]bool        // of volumes
 	changed time.Time                 // when a pod was bound or went away last
 	failed  error                     // of the provisioner
 }
@@ -52,7 +53,7 @@ type Cluster struct {
 // Open makes what all draws share and follows the pods until ctx ends. The cluster must
 // have the definitions of NodePool, NodeClaim and EC2NodeClass.
 func Open(ctx context.Context, client kubernetes.Interface, dyn dynamic.Interface) (*Cluster, error) {
-	c := &Cluster{client: client, dynamic: dyn, pods: map[types.UID]*corev1.Pod{}}
+	c := &Cluster{client: client, dynamic: dyn, pods: map[types.UID]*corev1.Pod{}, claims: map[types.UID]bool{}}
 	for _, ns := range namespaces {
 		if err := created(client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})); err != nil {
 			return nil, err
@@ -121,8 +122,20 @@ func (c *Cluster) follow(ctx context.Context) error {
 	}}); err != nil {
 		return err
 	}
-	provide := func(o any) { c.provision(ctx, o.(*corev1.PersistentVolumeClaim)) }
-	if _, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: provide, UpdateFunc: func(_, o any) { provide(o) }}); err != nil {
+	provide := func(o any) {
+		c.mu.Lock()
+		c.claims[o.(*corev1.PersistentVolumeClaim).UID] = true
+		c.mu.Unlock()
+		c.provision(ctx, o.(*corev1.PersistentVolumeClaim))
+	}
+	if _, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: provide, UpdateFunc: func(_, o any) { provide(o) }, DeleteFunc: func(o any) {
+		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+			o = gone.Obj
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.claims, o.(*corev1.PersistentVolumeClaim).UID)
+	}}); err != nil {
 		return err
 	}
 	go pods.RunWithContext(ctx)
@@ -180,10 +193,18 @@ func (c *Cluster) Reset(ctx context.Context) error {
 		if err := c.client.CoreV1().Pods(ns.Name).DeleteCollection(ctx, now, all); err != nil {
 			return err
 		}
-		if err := c.client.CoreV1().PersistentVolumeClaims(ns.Name).DeleteCollection(ctx, now, all); err != nil {
+		if err := c.client.AppsV1().DaemonSets(ns.Name).DeleteCollection(ctx, metav1.DeleteOptions{}, all); err != nil {
 			return err
 		}
-		if err := c.client.AppsV1().DaemonSets(ns.Name).DeleteCollection(ctx, metav1.DeleteOptions{}, all); err != nil {
+	}
+	if err := c.until(ctx, 30*time.Second, "the pods of the draw before are gone", func() (bool, string) {
+		left := len(c.pods)
+		return left == 0, fmt.Sprintf("%d left", left)
+	}); err != nil {
+		return err
+	}
+	for _, ns := range namespaces { // after the pods, for which their controller makes claims
+		if err := c.client.CoreV1().PersistentVolumeClaims(ns.Name).DeleteCollection(ctx, now, all); err != nil {
 			return err
 		}
 	}
@@ -278,6 +299,9 @@ func (c *Cluster) Make(ctx context.Context, d *Draw) error {
 		return err
 	}
 	if err := c.addNodes(ctx, d.Nodes, d.CSINodes); err != nil {
+		return err
+	}
+	if err := c.addDaemons(ctx, d, d.Nodes); err != nil { // before all others: they came with the node
 		return err
 	}
 	pods := slices.Clone(d.Running)

@@ -22,8 +22,9 @@ var (
 	dump  = flag.String("dump", "", "folder for the objects of draws with disagreements (default: the test's own)")
 )
 
-// quick is the seeds that every run of the tests asks.
-var quick = []uint64{1, 2, 3, 4, 5}
+// quick is the seeds that every run of the tests asks: draws that once disagreed, and
+// small ones that use what the others leave out.
+var quick = []uint64{4, 23, 48, 138, 193, 1045, 1055, 1057}
 
 // start opens a control plane without the controllers that would miss kubelets.
 func start(t *testing.T) *Cluster {
@@ -70,9 +71,9 @@ func ask(t *testing.T, c *Cluster, seeds []uint64) {
 	t.Helper()
 	var sum Answer
 	free, bad := 0, 0
-	fmt.Printf("%8s %6s %6s %6s %6s %6s %6s %6s %6s %6s %7s\n", "seed", "pods", "placed", "bound", "nodes", "alt", "impos", "strand", "missed", "faults", "seconds")
+	fmt.Printf("%8s %6s %6s %6s %6s %6s %6s %6s %6s %6s %6s %6s %7s\n", "seed", "pods", "placed", "bound", "nodes", "other", "never", "limits", "crowd", "missed", "strand", "faults", "seconds")
 	row := func(what any, a *Answer) {
-		fmt.Printf("%8v %6d %6d %6d %6d %6d %6d %6d %6d %6d %7.1f\n", what, a.Pods, a.Placed, a.Bound, a.Nodes, a.Alternatives, a.Impossible, a.Stranded, a.Missed, len(a.Faults), a.Took.Seconds())
+		fmt.Printf("%8v %6d %6d %6d %6d %6d %6d %6d %6d %6d %6d %6d %7.1f\n", what, a.Pods, a.Placed, a.Bound, a.Nodes, a.Alternatives, a.Impossible, a.Limited, a.Crowded, a.Missed, a.Stranded, len(a.Faults), a.Took.Seconds())
 	}
 	for _, s := range seeds {
 		d, err := Generate(s)
@@ -87,7 +88,8 @@ func ask(t *testing.T, c *Cluster, seeds []uint64) {
 		}
 		row(s, a)
 		sum.Pods, sum.Placed, sum.Bound, sum.Nodes, sum.Alternatives = sum.Pods+a.Pods, sum.Placed+a.Placed, sum.Bound+a.Bound, sum.Nodes+a.Nodes, sum.Alternatives+a.Alternatives
-		sum.Impossible, sum.Stranded, sum.Missed, sum.Took = sum.Impossible+a.Impossible, sum.Stranded+a.Stranded, sum.Missed+a.Missed, sum.Took+a.Took
+		sum.Impossible, sum.Limited, sum.Crowded = sum.Impossible+a.Impossible, sum.Limited+a.Limited, sum.Crowded+a.Crowded
+		sum.Stranded, sum.Missed, sum.Took = sum.Stranded+a.Stranded, sum.Missed+a.Missed, sum.Took+a.Took
 		sum.Faults = append(sum.Faults, a.Faults...)
 		if a.Freely {
 			free++

@@ -69,7 +69,7 @@ func (g *generator) pools() {
 			p.Spec.Weight = &w
 		}
 		if g.one(25) {
-			p.Spec.Limits = pick(g, quantities("cpu", "16"), quantities("memory", "64Gi"), quantities("cpu", "64", "memory", "200Gi"), quantities("nodes", "2"))
+			p.Spec.Limits = pick(g, quantities("cpu", "40"), quantities("memory", "200Gi"), quantities("cpu", "100", "memory", "400Gi"), quantities("nodes", "6"))
 		}
 		p.Spec.Disruption.ConsolidateAfter = apiv1.After(30 * time.Second)
 		g.d.Pools = append(g.d.Pools, p)
@@ -95,13 +95,13 @@ func (g *generator) poolRequirements(i int) []apiv1.Requirement {
 	case 2:
 		add(model.LabelCapacityType, "In", "on-demand", "spot")
 	}
-	if g.one(20) {
+	if i > 0 && g.one(30) {
 		add(model.LabelZone, "In", some(g, g.between(1, 2), g.d.Zones)...)
 	}
-	if g.one(20) {
+	if i > 0 && g.one(25) {
 		add("karpenter.k8s.aws/instance-cpu", pick[apiv1.Operator](g, "Lt", "Gt"), pick(g, "3", "9"))
 	}
-	if g.one(15) {
+	if i > 0 && g.one(20) {
 		add("karpenter.k8s.aws/instance-family", "NotIn", pick(g, families...))
 	}
 	if g.one(15) {

@@ -112,7 +112,11 @@ func (g *generator) expression() corev1.NodeSelectorRequirement {
 	e := func(key string, op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
 		return corev1.NodeSelectorRequirement{Key: key, Operator: op, Values: values}
 	}
-	switch g.IntN(16) {
+	switch g.IntN(20) {
+	case 16, 17:
+		return e(model.LabelArch, "NotIn", "s390x")
+	case 18, 19:
+		return e(model.LabelOS, "In", "linux")
 	case 0:
 		return e(model.LabelZone, "In", some(g, g.between(1, 2), zones)...)
 	case 1:
@@ -149,7 +153,7 @@ func (g *generator) expression() corev1.NodeSelectorRequirement {
 
 // nodeRules draws node selectors and node affinity.
 func (g *generator) nodeRules(w *workload) {
-	if g.one(15) {
+	if g.one(10) {
 		w.spec.NodeSelector = pick(g,
 			map[string]string{model.LabelZone: pick(g, zones...)},
 			map[string]string{"failure-domain.beta.kubernetes.io/zone": pick(g, zones...)},
@@ -158,11 +162,11 @@ func (g *generator) nodeRules(w *workload) {
 			map[string]string{"rack": pick(g, "r1", "r2", "r3")},
 			map[string]string{model.LabelPool: pick(g, "pool-0", "pool-1", "pool-2")})
 	}
-	if g.one(35) {
+	if g.one(30) {
 		sel := &corev1.NodeSelector{}
-		for range g.between(1, 3) {
+		for range g.between(1, 4) {
 			var t corev1.NodeSelectorTerm
-			for range g.between(1, 2) {
+			for range pick(g, 1, 1, 2) {
 				t.MatchExpressions = append(t.MatchExpressions, g.expression())
 			}
 			sel.NodeSelectorTerms = append(sel.NodeSelectorTerms, t)
@@ -228,7 +232,7 @@ func (g *generator) selectorOf(w *workload, self int) *metav1.LabelSelector {
 
 // topologyKey is a label over which pods are spread or kept together or apart.
 func (g *generator) topologyKey() string {
-	return pick(g, model.LabelZone, model.LabelZone, model.LabelHostname, model.LabelHostname, model.LabelHostname, model.LabelCapacityType, "rack")
+	return pick(g, model.LabelZone, model.LabelZone, model.LabelZone, model.LabelZone, model.LabelHostname, model.LabelHostname, model.LabelHostname, model.LabelHostname, model.LabelHostname, model.LabelCapacityType, model.LabelCapacityType, "rack")
 }
 
 // topologyRules draws spreads, affinities, anti-affinities and host ports.
@@ -241,6 +245,9 @@ func (g *generator) topologyRules(w *workload) {
 	if g.one(12) {
 		a := affinity(w)
 		a.PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{g.podTerm(w, 60)}}
+		if g.one(15) {
+			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, g.podTerm(w, 80))
+		}
 	}
 	if g.one(18) {
 		a := affinity(w)
