@@ -78,8 +78,8 @@ type Executor struct {
 	buckets  map[string]*bucket
 
 	recovered bool
-	began     time.Time // first step of this reign
-	lookAgain time.Time // when to read the state of before once more, see doubtful
+	began     time.Time                    // first step of this reign
+	lookAgain time.Time                    // when to read the state of before once more, see doubtful
 	reclaim   map[string]ledger.ClaimState // by claim uid, of the last recovery
 	launches  []*launch
 	launchOf  map[string]*launch // by claim name
