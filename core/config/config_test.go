@@ -379,6 +379,7 @@ func TestSettingsWithoutEffectAreTold(t *testing.T) {
 		t.Errorf("warnings about defaults: %q", got)
 	}
 	got := load(t, file(head+`cluster: c
+cloud: {kind: sim, address: "http://127.0.0.1:1"}
 featureGates: {nodeOverlay: true, capacityBuffer: true, spotToSpotConsolidation: true}
 nodes: {vmMemoryOverheadPercent: 0.05, reservedENIs: 1}
 alternatives: {max: 10}
@@ -392,5 +393,8 @@ alternatives: {max: 10}
 		"nodes.vmMemoryOverheadPercent", "nodes.reservedENIs", "alternatives.max"}
 	if diff := cmp.Diff(want, fields); diff != "" {
 		t.Errorf("settings without effect (-want +got):\n%s", diff)
+	}
+	if got := load(t, file(head+"cluster: c\nnodes: {reservedENIs: 1, prefixDelegation: true}\n")).Warnings; len(got) != 0 {
+		t.Errorf("on EC2 they have an effect, warnings %q", got)
 	}
 }

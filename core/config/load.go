@@ -81,9 +81,9 @@ func (c *Config) withoutEffect() (out []string) {
 		{"featureGates.staticCapacity", c.FeatureGates.StaticCapacity, "NodePools with replicas get no nodes"},
 		{"featureGates.nodeOverlay", c.FeatureGates.NodeOverlay, "NodeOverlays are not read"},
 		{"featureGates.capacityBuffer", c.FeatureGates.CapacityBuffer, "CapacityBuffers are not read"},
-		{"nodes.vmMemoryOverheadPercent", c.Nodes.VMMemoryOverheadPercent != usual.Nodes.VMMemoryOverheadPercent, "the cloud says what machines offer"},
-		{"nodes.reservedENIs", c.Nodes.ReservedENIs != usual.Nodes.ReservedENIs, "the cloud says what machines offer"},
-		{"nodes.prefixDelegation", c.Nodes.PrefixDelegation, "the cloud says what machines offer"},
+		{"nodes.vmMemoryOverheadPercent", c.Cloud.Kind != CloudAWS && (c.Nodes.VMMemoryOverheadPercent != usual.Nodes.VMMemoryOverheadPercent), "the cloud says what machines offer"},
+		{"nodes.reservedENIs", c.Cloud.Kind != CloudAWS && (c.Nodes.ReservedENIs != usual.Nodes.ReservedENIs), "the cloud says what machines offer"},
+		{"nodes.prefixDelegation", c.Cloud.Kind != CloudAWS && c.Nodes.PrefixDelegation, "the cloud says what machines offer"},
 		{"alternatives.max", c.Alternatives.Max != usual.Alternatives.Max, fmt.Sprintf("a launch names up to %d other offerings", usual.Alternatives.Max)},
 	} {
 		if s.asked {

@@ -83,13 +83,13 @@ func Settings() []Setting {
 		{"disable-controller-warmup", "DISABLE_CONTROLLER_WARMUP", "Weir has one loop, always warm"},
 		{"cpu-requests", "CPU_REQUESTS", "Weir has no worker pools to size"},
 		{"ignore-dra-requests", "IGNORE_DRA_REQUESTS", "pods with resource claims are refused with a reason"},
-		{"disable-dry-run", "DISABLE_DRY_RUN", "comes with the AWS provider"},
-		{"eks-control-plane", "EKS_CONTROL_PLANE", "comes with the AWS provider"},
-		{"isolated-vpc", "ISOLATED_VPC", "comes with the AWS provider"},
-		{"enable-zonal-shift", "ENABLE_ZONAL_SHIFT", "comes with the AWS provider"},
-		{"ami-refresh-interval", "AMI_REFRESH_INTERVAL", "comes with the AWS provider"},
-		{"subnet-refresh-interval", "SUBNET_REFRESH_INTERVAL", "comes with the AWS provider"},
-		{"aws-feature-gates", "AWS_FEATURE_GATES", "comes with the AWS provider"},
+		{"disable-dry-run", "DISABLE_DRY_RUN", "not read by this version"},
+		{"eks-control-plane", "EKS_CONTROL_PLANE", "not read by this version"},
+		{"isolated-vpc", "ISOLATED_VPC", "not read by this version"},
+		{"enable-zonal-shift", "ENABLE_ZONAL_SHIFT", "not read by this version"},
+		{"ami-refresh-interval", "AMI_REFRESH_INTERVAL", "not read by this version"},
+		{"subnet-refresh-interval", "SUBNET_REFRESH_INTERVAL", "not read by this version"},
+		{"aws-feature-gates", "AWS_FEATURE_GATES", "not read by this version"},
 	} {
 		out = append(out, Setting{Flag: x[0], Env: x[1], Expected: expectText, Note: x[2], set: func(*Config, string) (string, error) {
 			return "has no meaning here: " + x[2], nil
