@@ -17,7 +17,7 @@ func Gaps() []Gap {
 		{"chart", "The Helm charts are not installed: install infra/chart-crds and infra/chart yourself. Without the chart's interruption.enabled=true the functions may do nothing in the cluster."},
 		{"image", "No image is pushed: there is no ECR repository, and the layout of make image is no asset of the stack."},
 		{"ledger", "Whether the scaler uses the table is the chart's choice: set ledger=dynamodb and ledgerTable to the output TableName. Until its heartbeat is in the table the functions only record; with -c ledger=none they act alone, remember nothing, and the sweep is off."},
-		{"provider", "weir-scaler cannot buy at AWS yet: the scaler's role is ready before the program that uses it."},
+		{"provider", "The scaler's role has Karpenter's rights; the scaler has been run against a stand-in for AWS, which does not check rights, and never with this role. SSM parameters outside /aws/service are not readable with it."},
 		{"auth-mode", "Access entries need a cluster in mode API or API_AND_CONFIG_MAP; aws-auth is not written."},
 		{"vpc", "The functions run outside a VPC: the cluster's endpoint must be public and let them in. Private endpoints are not supported."},
 		{"tags", "Subnets and security groups are not tagged for discovery."},

@@ -44,8 +44,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not .Values.ledgerTable }}{{ fail "ledgerTable is missing: the name of the DynamoDB table, which the stack of infra/cdk makes (output TableName)" }}{{ end -}}
 {{- if not .Values.config.region }}{{ fail "config.region is missing: the region of the DynamoDB table, such as eu-west-1" }}{{ end -}}
 {{- else if .Values.ledgerTable }}{{ fail "ledgerTable is set and ledger is bolt: the table is for ledger=dynamodb" }}{{ end -}}
-{{- if eq .Values.cloud.kind "aws" }}{{ fail "cloud.kind: aws is not in this release: the scaler cannot buy at AWS yet; sim with cloud.address (a simulated EC2) is there" }}{{ end -}}
-{{- if not .Values.cloud.address }}{{ fail "cloud.address is missing: the URL of the simulated EC2" }}{{ end -}}
+{{- if eq .Values.cloud.kind "aws" }}
+{{- if not .Values.config.region }}{{ fail "config.region is missing: the region to buy machines in, such as eu-west-1" }}{{ end -}}
+{{- if .Values.cloud.address }}{{ fail "cloud.address is set and cloud.kind is aws: the address is that of a simulated EC2, for cloud.kind=sim" }}{{ end -}}
+{{- else if not .Values.cloud.address }}{{ fail "cloud.address is missing: the URL of the simulated EC2" }}{{ end -}}
 {{- end -}}
 
 {{- /* The configuration of the scaler: config, and what other values say. */ -}}

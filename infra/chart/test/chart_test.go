@@ -40,6 +40,13 @@ func least() map[string]any {
 	}
 }
 
+// onEC2 is the least that has to be set to buy on EC2.
+func onEC2(values map[string]any) map[string]any {
+	return with(chartutil.CoalesceTables(values, map[string]any{
+		"cloud": map[string]any{"kind": "aws", "address": ""}, "config": map[string]any{"region": "eu-west-1"},
+	}))
+}
+
 func with(values map[string]any) map[string]any {
 	return chartutil.CoalesceTables(values, least())
 }
@@ -153,7 +160,8 @@ func TestBadValuesAreNamed(t *testing.T) {
 		values map[string]any
 		want   string
 	}{
-		"aws":               {map[string]any{"cloud": map[string]any{"kind": "aws"}}, "cloud.kind: aws is not in this release"},
+		"aws, no region":    {map[string]any{"cloud": map[string]any{"kind": "aws", "address": ""}}, "config.region is missing"},
+		"aws, an address":   {map[string]any{"cloud": map[string]any{"kind": "aws"}, "config": map[string]any{"region": "eu-west-1"}}, "cloud.address is set and cloud.kind is aws"},
 		"no table":          {map[string]any{"ledger": "dynamodb", "config": map[string]any{"region": "eu-west-1"}}, "ledgerTable is missing"},
 		"no region":         {map[string]any{"ledger": "dynamodb", "ledgerTable": "weir"}, "config.region is missing"},
 		"bolt with a table": {map[string]any{"ledgerTable": "weir"}, "the table is for ledger=dynamodb"},
@@ -296,6 +304,12 @@ zones:
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Errorf("configuration (-expected +is):\n%s", diff)
 	}
+	validConfig(t, text)
+}
+
+// validConfig holds a configuration to the schema of the scaler's.
+func validConfig(t *testing.T, text string) {
+	t.Helper()
 	schemaJSON, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "configuration.schema.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -409,6 +423,51 @@ func TestRights(t *testing.T) {
 			t.Errorf("binding %s is of %s (%d subjects), expected %s", tc.name, got, len(s), tc.subject)
 		}
 	}
+}
+
+// Buying on EC2 needs, beyond the rest, what core/kube's NodeClasses write and the address of the DNS that cmd/weir-scaler reads.
+func TestRightsOnEC2(t *testing.T) {
+	t.Parallel()
+	objects := must(t, chartDir, onEC2(nil))
+	want := append(slices.Clone(scalerRules), "karpenter.k8s.aws/ec2nodeclasses patch", "karpenter.k8s.aws/ec2nodeclasses/status update")
+	slices.Sort(want)
+	if diff := cmp.Diff(want, rules(t, find(t, objects, "ClusterRole", "weir-system:weir"))); diff != "" {
+		t.Errorf("cluster-wide (-expected +is):\n%s", diff)
+	}
+	role, binding := find(t, objects, "Role", "weir-dns"), find(t, objects, "RoleBinding", "weir-dns")
+	if diff := cmp.Diff([]string{"services[kube-dns] get"}, rules(t, role)); diff != "" {
+		t.Errorf("in kube-system (-expected +is):\n%s", diff)
+	}
+	if role.GetNamespace() != "kube-system" || binding.GetNamespace() != "kube-system" {
+		t.Errorf("role is in %q and its binding in %q, expected kube-system", role.GetNamespace(), binding.GetNamespace())
+	}
+	if got, want := yamlOf(t, at(t, binding, "roleRef")), "apiGroup: rbac.authorization.k8s.io\nkind: Role\nname: weir-dns\n"; got != want {
+		t.Errorf("binding is to %s", got)
+	}
+	if got, want := yamlOf(t, at(t, binding, "subjects")), "- kind: ServiceAccount\n  name: weir\n  namespace: weir-system\n"; got != want {
+		t.Errorf("binding is of %s", got)
+	}
+	for _, u := range must(t, chartDir, with(nil)) {
+		if u.GetName() == "weir-dns" {
+			t.Errorf("%s weir-dns is there although cloud.kind is sim", u.GetKind())
+		}
+	}
+}
+
+func TestOnEC2(t *testing.T) {
+	t.Parallel()
+	const role = "arn:aws:iam::111122223333:role/weir"
+	objects := must(t, chartDir, onEC2(map[string]any{"serviceAccount": map[string]any{"annotations": map[string]any{"eks.amazonaws.com/role-arn": role}}}))
+	if got := find(t, objects, "ServiceAccount", "weir").GetAnnotations()["eks.amazonaws.com/role-arn"]; got != role {
+		t.Errorf("role of the service account is %q, expected %q", got, role)
+	}
+	text := at(t, find(t, objects, "ConfigMap", "weir"), "data", "config.yaml").(string)
+	for _, want := range []string{"cloud:\n  address: \"\"\n  kind: aws\n", "region: eu-west-1\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the configuration lacks %q:\n%s", want, text)
+		}
+	}
+	validConfig(t, text)
 }
 
 func TestFunctionsGetNothingUnlessAsked(t *testing.T) {

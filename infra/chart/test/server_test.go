@@ -111,6 +111,7 @@ func TestServerAcceptsEverything(t *testing.T) {
 	}
 	objects := must(t, crdsDir, nil)
 	objects = append(objects, must(t, chartDir, with(map[string]any{"interruption": map[string]any{"enabled": true}}))...)
+	objects = append(objects, must(t, chartDir, onEC2(nil))...)
 	if len(objects) < 15 {
 		t.Fatalf("only %d objects", len(objects))
 	}
