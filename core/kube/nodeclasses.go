@@ -71,7 +71,8 @@ func (n NodeClasses) SetMetadata(ctx context.Context, class *awsv1.EC2NodeClass)
 	return out, nil
 }
 
-// Claims counts the NodeClaims that refer to a class, and lists the instance profiles that claims name.
+// Claims counts the NodeClaims that refer to a class, and lists the instance profile of every claim of
+// the cluster, empty for one that does not name it.
 func (n NodeClasses) Claims(ctx context.Context, class string) (count int, profiles []string, err error) {
 	list := &apiv1.NodeClaimList{}
 	if err := n.c.karpenter.Get().Resource("nodeclaims").Do(ctx).Into(list); err != nil {
@@ -81,9 +82,7 @@ func (n NodeClasses) Claims(ctx context.Context, class string) (count int, profi
 		if r := c.Spec.NodeClassRef; r != nil && r.Name == class && r.Kind == keys.KindEC2NodeClass {
 			count++
 		}
-		if p := c.Annotations[keys.InstanceProfileName]; p != "" {
-			profiles = append(profiles, p)
-		}
+		profiles = append(profiles, c.Annotations[keys.InstanceProfileName])
 	}
 	return count, profiles, nil
 }

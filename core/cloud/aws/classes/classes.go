@@ -17,7 +17,7 @@ import (
 	"github.com/weir-project/weir/core/cloud/aws/resolve"
 )
 
-// Objects is the classes as the cluster has them.
+// Objects is the classes as the cluster has them. Claims answers a profile for each claim, empty where it names none.
 type Objects interface {
 	Follow(ctx context.Context, tell func(name string, class *awsv1.EC2NodeClass))
 	SetStatus(ctx context.Context, class *awsv1.EC2NodeClass) (*awsv1.EC2NodeClass, error)
@@ -257,6 +257,9 @@ func (k *Keeper) CollectProfiles(ctx context.Context) ([]string, error) {
 	_, used, err := k.cfg.Objects.Claims(ctx, "")
 	if err != nil {
 		return nil, err
+	}
+	if slices.Contains(used, "") {
+		return nil, errors.New("some claims do not say with which profile their machines run: none is collected, for it may be theirs")
 	}
 	used = append(used, k.profiles("")...)
 	if len(used) == 0 {

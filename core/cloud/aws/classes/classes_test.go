@@ -301,6 +301,11 @@ func TestProfilesAreNotCollectedOnNoKnowledge(t *testing.T) {
 	c := class("a")
 	c.Status.InstanceProfile = "profile-a"
 	k.Learn("a", c)
+	// A claim that does not say its profile may run with any: deleting that would take its machine's credentials away.
+	w.profiles = []string{"profile-of-claim", ""}
+	if gone, err := k.CollectProfiles(t.Context()); err == nil || w.used != nil {
+		t.Errorf("collected %v beside a claim that names no profile", gone)
+	}
 	w.profiles = []string{"profile-of-claim"}
 	if gone, err := k.CollectProfiles(t.Context()); err != nil || len(gone) != 1 || !slices.Equal(w.used, []string{"profile-of-claim", "profile-a"}) {
 		t.Errorf("%v, %v, used %v", gone, err, w.used)
