@@ -37,8 +37,8 @@ func runLedger(ctx context.Context, args, environ []string, stdin io.Reader, std
 	overwrite := set.Bool("overwrite", false, "import over records that are there")
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
-			fmt.Fprint(stdout, ledgerUsage)
-			return nil
+			_, err := fmt.Fprint(stdout, ledgerUsage)
+			return err
 		}
 		return usageError{fmt.Errorf("%w (weir-scaler ledger --help lists the verbs)", err)}
 	}

@@ -151,8 +151,11 @@ func TestLambdaBesideALivingScaler(t *testing.T) {
 	var node string
 	harness.Eventually(t, "20 pods on machines that were bought, and their budget knows", patience, func(ctx context.Context) error {
 		on, err := f.ready(ctx, "web")
-		if err != nil || len(on) != 20 {
-			return fmt.Errorf("%d of 20 are ready (%v)", len(on), err)
+		if err != nil {
+			return err
+		}
+		if len(on) != 20 {
+			return fmt.Errorf("%d of 20 are ready", len(on))
 		}
 		pdb, err := c.Client.PolicyV1().PodDisruptionBudgets(f.ns).Get(ctx, "web", metav1.GetOptions{})
 		if err == nil && pdb.Status.CurrentHealthy != 20 {
@@ -173,15 +176,21 @@ func TestLambdaBesideALivingScaler(t *testing.T) {
 	}
 	harness.Eventually(t, "every replica runs elsewhere and the machine is gone", patience, func(ctx context.Context) error {
 		on, err := f.ready(ctx, "web")
-		if err != nil || len(on) != 20 || slices.Contains(on, node) {
-			return fmt.Errorf("ready on %v (%v)", on, err)
+		if err != nil {
+			return err
 		}
-		if _, err := c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("node %s is still there (%v)", node, err)
+		if len(on) != 20 || slices.Contains(on, node) {
+			return fmt.Errorf("ready on %v", on)
+		}
+		switch _, err := c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); {
+		case err == nil:
+			return fmt.Errorf("node %s is still there", node)
+		case !apierrors.IsNotFound(err):
+			return err
 		}
 		// The claim's finalizer goes after its node and its instance are seen to be gone, a step of the scaler later.
 		if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, claim, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("claim %s is still there (%v)", claim, err)
+			return fmt.Errorf("claim %s is still there (%w)", claim, err)
 		}
 		machines, err := ec2.Machines(ctx)
 		if err != nil {

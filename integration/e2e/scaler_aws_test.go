@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -356,7 +357,7 @@ func lastNodeConfig(text string) (*nodeConfig, error) {
 	var last *nodeConfig
 	for r := multipart.NewReader(msg.Body, strings.TrimSuffix(boundary, `"`)); ; {
 		p, err := r.NextPart()
-		if err == io.EOF && last != nil {
+		if errors.Is(err, io.EOF) && last != nil {
 			return last, nil
 		}
 		if err != nil {

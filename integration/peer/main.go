@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	shifts := f.Uint64("shifts", 1, "draws of each workload: seed shifts 0, 1, …")
 	runs := f.Int("runs", 1, "solves of each case; the time is their median")
 	daemons := f.Bool("daemons", false, "with 200m and 512Mi of daemon pods on every node")
-	slow := f.Bool("slow", false, "c, d and e on pool cmr as well; Karpenter needs minutes for e")
+	slow := f.Bool("slow", false, "c and e on pool cmr as well; Karpenter needs minutes for e")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

@@ -268,21 +268,6 @@ func keep[T any, P interface {
 	}
 }
 
-// ignore reads the name of an object that planning does not use yet.
-func ignore(kind string) func(*loader, place, string, []byte) {
-	return func(l *loader, p place, _ string, v []byte) {
-		var o metav1.PartialObjectMetadata
-		if err := sigsjson.UnmarshalCaseSensitivePreserveInts(v, &o); err != nil {
-			field, msg := decodeProblem(v, err)
-			l.fail(p, kind, field, msg)
-			return
-		}
-		if l.claimName(p, kind, &o) {
-			l.unused[kind]++
-		}
-	}
-}
-
 func readPool(l *loader, p place, _ string, v []byte) {
 	if o := custom(l, p, "NodePool", v, validate.NodePool); o != nil && l.claimName(p, "NodePool", o) {
 		l.pools = append(l.pools, o)

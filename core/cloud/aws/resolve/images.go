@@ -3,6 +3,7 @@ package resolve
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,7 +136,7 @@ type question struct {
 
 func (c *one) images(ctx context.Context) {
 	questions, missing, err := c.questions(ctx)
-	if u := (*unsupported)(nil); asUnsupported(err, &u) {
+	if u := (*unsupported)(nil); errors.As(err, &u) {
 		c.Status.AMIs = nil
 		c.set(keys.ConditionAMIsReady, false, keys.ReasonUnsupportedAlias, "%s", u.message)
 		return
@@ -178,12 +179,6 @@ func (c *one) images(ctx context.Context) {
 		return
 	}
 	c.set(keys.ConditionAMIsReady, true, "", "")
-}
-
-func asUnsupported(err error, u **unsupported) bool {
-	x, ok := err.(*unsupported)
-	*u = x
-	return ok
 }
 
 // image is a candidate for one set of requirements.
