@@ -164,6 +164,11 @@ func (n *Node) run(ctx context.Context) {
 	}
 	n.after(n.spec.Behaviour.JoinDelay, "register", n.register)
 	for {
+		// Asked before the plan: a step that was done while the machine ended is still in it, and select may choose its timer.
+		if ctx.Err() != nil {
+			n.log.Info("node ended", zap.NamedError("cause", context.Cause(ctx)))
+			return
+		}
 		n.answer()
 		next := n.next()
 		var timer <-chan time.Time
@@ -172,8 +177,7 @@ func (n *Node) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			n.log.Info("node ended", zap.NamedError("cause", context.Cause(ctx)))
-			return
+			continue
 		case <-n.wake:
 			continue
 		case <-timer:
