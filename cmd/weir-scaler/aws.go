@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,7 +78,7 @@ func openAWS(ctx context.Context, c *config.Config, clients *kube.Clients, serve
 		Failed: func(class string, err error) { log.Warn("EC2NodeClass", zap.String("class", class), zap.Error(err)) },
 	})
 	return &backend{
-		provider: provider,
+		provider: provider, queue: sqs.NewFromConfig(settings),
 		run: func(ctx context.Context) {
 			var wg sync.WaitGroup
 			wg.Go(func() { readStock(ctx, provider, log) })

@@ -56,6 +56,8 @@ type loop struct {
 	fail  failpoints
 	log   *zap.Logger
 	watch *observer
+	// settled hears which notices their source may forget; nil = nobody asks.
+	settled func([]control.NoticeID)
 
 	mu      sync.Mutex // guards term, queue and running
 	term    context.Context
@@ -93,6 +95,9 @@ func (l *loop) run(ctx context.Context) {
 		l.alive.Store(now.UnixNano())
 		l.synced.Store(l.c.Mirror().Synced())
 		l.dispatch(effects)
+		if ids := l.c.Settled(); len(ids) > 0 && l.settled != nil {
+			l.settled(ids)
+		}
 		if now.Sub(gauges) >= 5*time.Second {
 			gauges = now
 			l.watch.gauges(l.c, now)
@@ -155,8 +160,8 @@ func (l *loop) perform(term context.Context, lane string, e execute.Effect) {
 }
 
 // lead acts under an epoch until the context ends, and returns when the last effect has
-// that may change anything.
-func (l *loop) lead(ctx context.Context, epoch int64) {
+// that may change anything. What is begun is told to the loop after it knows that it leads.
+func (l *loop) lead(ctx context.Context, epoch int64, begun func()) {
 	l.mu.Lock()
 	l.term = ctx
 	l.queue = map[string][]execute.Effect{}
@@ -164,6 +169,7 @@ func (l *loop) lead(ctx context.Context, epoch int64) {
 	l.log.Info("leading", zap.Int64("epoch", epoch))
 	l.watch.leading(true, epoch)
 	l.box.put(control.Leading{Epoch: epoch})
+	begun()
 	<-ctx.Done()
 	l.box.put(control.Following{Why: "the lease was lost or the process stops"})
 	l.watch.leading(false, epoch)

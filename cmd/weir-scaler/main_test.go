@@ -146,7 +146,7 @@ func TestLanesAndTerms(t *testing.T) {
 	l := testLoop(t, execute.Ports{Kube: k})
 	term, end := context.WithCancel(t.Context())
 	over := make(chan struct{})
-	go func() { defer close(over); l.lead(term, 1) }()
+	go func() { defer close(over); l.lead(term, 1, func() {}) }()
 	for len(l.box.take()) == 0 {
 		time.Sleep(time.Millisecond) // until Leading is in the mailbox
 	}

@@ -127,7 +127,17 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 		background(func(ctx context.Context) { l.poll(ctx, sold.poll) })
 	}
 	background(sold.run)
-	group.Go(func() error { return elect(ctx, cfg.Config, clients, holder, l, sold.lead, log) })
+	beside := sold.lead
+	if name := cfg.Interruption.Queue; name != "" && sold.queue != nil {
+		read := l.hear(sold.queue, name)
+		beside = func(ctx context.Context) {
+			var wg sync.WaitGroup
+			wg.Go(func() { sold.lead(ctx) })
+			wg.Go(func() { read(ctx) })
+			wg.Wait()
+		}
+	}
+	group.Go(func() error { return elect(ctx, cfg.Config, clients, holder, l, beside, log) })
 	group.Go(func() error { return listen(ctx, "health", cfg.Health.Port, l.probes(), log) })
 	group.Go(func() error { return listen(ctx, "metrics", cfg.Metrics.Port, metricsMux(cfg.Config, metrics), log) })
 	log.Info("started", zap.String("cluster", cfg.Cluster), zap.String("cloud", cfg.Cloud.Kind), zap.String("ledger", cfg.Ledger.Kind), zap.String("apiServer", server.Host))
@@ -151,6 +161,7 @@ func settings(c *config.Config) control.Settings {
 type backend struct {
 	provider cloud.Provider
 	poll     events                // nil = it has no events of its own
+	queue    queueAPI              // nil = it has no queues
 	run      func(context.Context) // for as long as the process runs
 	lead     func(context.Context) // for as long as it leads
 }
@@ -178,8 +189,7 @@ func openCloud(ctx context.Context, c *config.Config, clients *kube.Clients, ser
 func elect(ctx context.Context, c *config.Config, clients *kube.Clients, holder string, l *loop, beside func(context.Context), log *zap.Logger) error {
 	lead := func(ctx context.Context, epoch int64) {
 		var wg sync.WaitGroup
-		wg.Go(func() { beside(ctx) })
-		l.lead(ctx, epoch)
+		l.lead(ctx, epoch, func() { wg.Go(func() { beside(ctx) }) })
 		wg.Wait()
 	}
 	if !c.LeaderElection.Enabled {
@@ -296,15 +306,7 @@ func (l *loop) poll(ctx context.Context, next events) {
 				l.watch.m.NoticesIgnored.WithLabelValues("unreadable").Inc()
 				continue
 			}
-			l.watch.m.MessagesReceived.WithLabelValues(parsed.Type).Inc()
-			if parsed.Ignored != "" {
-				l.watch.m.NoticesIgnored.WithLabelValues(parsed.Type).Inc()
-			}
-			for _, n := range parsed.Notices {
-				l.log.Info("notice", zap.String("kind", string(n.Kind)), zap.String("instance", n.InstanceID), zap.Timep("deadline", n.Deadline))
-				l.watch.m.MessageAge.WithLabelValues().Observe(time.Since(n.Time).Seconds())
-				l.box.put(control.Notice{Notice: n})
-			}
+			l.hand(parsed, true)
 			l.watch.m.MessagesDeleted.WithLabelValues().Inc()
 		}
 	}

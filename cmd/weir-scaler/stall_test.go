@@ -146,7 +146,7 @@ func newStage(t *testing.T) *stage {
 	term, endTerm := context.WithCancel(context.Background())
 	var loops, terms sync.WaitGroup
 	loops.Go(func() { s.l.run(running) })
-	terms.Go(func() { s.l.lead(term, 1) })
+	terms.Go(func() { s.l.lead(term, 1, func() {}) })
 	s.end = func() { endTerm(); terms.Wait() }
 	t.Cleanup(func() { s.end(); stop(); loops.Wait() })
 

@@ -370,6 +370,13 @@ func TestQueueIsNotIgnoredInSilence(t *testing.T) {
 	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], `"q-x" is not polled`) {
 		t.Errorf("warnings %q, want one that says that the queue is not polled", c.Warnings)
 	}
+	in.Flags = map[string]string{"cloud": "aws", "region": "us-east-2"}
+	if c, err = config.Load(in); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "queue") }) {
+		t.Errorf("warnings %q about a queue that is polled", c.Warnings)
+	}
 }
 
 // A setting that is accepted and that nothing reads is told of; defaults are not.

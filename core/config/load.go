@@ -67,8 +67,8 @@ func Load(in Input) (*Loaded, error) {
 // withoutEffect names what is asked for and accepted, and what the scaler of this version
 // does not do: nobody shall rely on a setting that nothing reads.
 func (c *Config) withoutEffect() (out []string) {
-	if q := c.Interruption.Queue; q != "" {
-		out = append(out, fmt.Sprintf("interruption.queue: %q is not polled by this version: interruptions are heard of by way of the interruption Lambda only", q))
+	if q := c.Interruption.Queue; q != "" && c.Cloud.Kind != CloudAWS {
+		out = append(out, fmt.Sprintf("interruption.queue: %q is not polled: cloud.kind %s has events of its own", q, c.Cloud.Kind))
 	}
 	usual := Default()
 	for _, s := range []struct {

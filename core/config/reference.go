@@ -26,7 +26,7 @@ var fieldDocs = map[string]string{
 	"ledger.path":         "file of the bolt ledger",
 	"ledger.table":        "DynamoDB table",
 	"interruption.lambda": "an interruption Lambda shares the ledger",
-	"interruption.queue":  "name of a Karpenter interruption queue; accepted with a warning, this version polls none",
+	"interruption.queue":  "name of an SQS queue of interruption events, such as Karpenter's, that the leader polls; empty = none. Nothing else may read it",
 
 	"strategyBinary":                       "program that runs the built-in strategies",
 	"strategies.<name>.kind":               "`instance-selection` or `consolidation`",

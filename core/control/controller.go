@@ -41,6 +41,7 @@ type Controller struct {
 	disrupt   disruption
 	freeze    freeze
 	notices   notices
+	source    Source                 // of events, polled by whoever drives this
 	fetched   map[string]fetch       // by class
 	pools     map[string]poolWritten // by pool
 	poolsAt   time.Time
@@ -108,7 +109,7 @@ func New(cfg Config) *Controller {
 }
 
 func (c *Controller) reset() {
-	c.batch, c.disrupt, c.notices = batch{}, disruption{}, notices{open: map[string]*notice{}}
+	c.batch, c.disrupt, c.notices = batch{}, disruption{}, notices{open: map[string]*notice{}, told: map[NoticeID]string{}}
 	c.fetched, c.pools = map[string]fetch{}, map[string]poolWritten{}
 	c.poolsAt, c.beatAt = time.Time{}, time.Time{}
 	if c.Stats.Rejected == nil {
@@ -182,7 +183,9 @@ func (c *Controller) input(i Input) {
 		c.x.Done(i, c.now)
 		c.result(i)
 	case Notice:
-		c.take(i.Notice)
+		c.tell(i.Notice)
+	case Source:
+		c.source = i
 	case ConfigChanged:
 		c.set = i.Settings.WithDefaults()
 		c.m.SetSettings(c.set.Planning)

@@ -14,6 +14,15 @@ type Input any
 // Notice is an interruption notice from an event source that the loop polls.
 type Notice struct{ Notice model.Notice }
 
+// NoticeID names a notice to the event source that it came from; see Controller.Settled.
+type NoticeID struct{ EventID, Instance string }
+
+// Source says how an event source that is polled does. Without one the NodePools have no condition about it.
+type Source struct {
+	Name string
+	Down string // why it cannot be read; empty where it can
+}
+
 // ConfigChanged replaces the settings; it takes effect with the next pass.
 type ConfigChanged struct{ Settings Settings }
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,8 +17,9 @@ import (
 // notices are what AWS has said about our instances and what is being done about it.
 type notices struct {
 	readAt time.Time
-	peek   bool               // a node was cordoned by somebody else: look why
-	open   map[string]*notice // by instance/kind
+	peek   bool                // a node was cordoned by somebody else: look why
+	open   map[string]*notice  // by instance/kind
+	told   map[NoticeID]string // what an event source waits to be rid of, and the notice it went into
 }
 
 // notice is one of them.
@@ -36,6 +38,7 @@ type notice struct {
 
 const (
 	unknownFor  = 10 * time.Minute // instances that nobody knows are looked for that long
+	foreignIn   = time.Minute      // an event source keeps such a notice for so long: by then a launch knows its instance
 	noticeKeeps = 24 * time.Hour   // after its deadline
 	peekEvery   = 2 * time.Second  // the ledger is read that often while somebody else's cordon is unexplained
 )
@@ -56,6 +59,29 @@ func (c *Controller) take(n model.Notice) *notice {
 		*old = notice{Notice: n, seen: seen, marked: marked}
 	}
 	return old
+}
+
+// tell takes a notice of an event source that wants to hear when it may forget it.
+func (c *Controller) tell(n model.Notice) {
+	c.take(n)
+	c.notices.told[NoticeID{n.EventID, n.InstanceID}] = n.InstanceID + "/" + string(n.Kind)
+}
+
+// Settled answers, once, which notices of event sources need them no more: the ledger has them, nothing is left to be done about
+// them, or their instance is nobody's. What is not answered before this process ends has to come again.
+func (c *Controller) Settled() []NoticeID {
+	var out []NoticeID
+	for id, key := range c.notices.told {
+		n := c.notices.open[key]
+		if n == nil || n.recorded || n.done && n.untold == nil || !n.ours && c.now.Sub(n.seen) >= foreignIn {
+			out = append(out, id)
+			delete(c.notices.told, id)
+		}
+	}
+	slices.SortFunc(out, func(a, b NoticeID) int {
+		return cmp.Or(cmp.Compare(a.EventID, b.EventID), cmp.Compare(a.Instance, b.Instance))
+	})
+	return out
 }
 
 // readNotices takes in what the Lambda has stored.

@@ -94,6 +94,9 @@ func counters(v resource.Vector, nodes int64) map[string]string {
 // to see and has no part in Ready.
 const ConditionLedger = "weir.dev/LedgerAvailable"
 
+// ConditionQueue says on each pool whether the interruption queue can be read, where there is one to be read.
+const ConditionQueue = "weir.dev/InterruptionQueueAvailable"
+
 // poolConditions are the conditions of v1, and one of ours; a pool that the converter found invalid
 // carries the reason in Unusable.
 func (c *Controller) poolConditions(p *model.Pool, w *model.World, old map[string]model.Condition) []model.Condition {
@@ -131,6 +134,13 @@ func (c *Controller) poolConditions(p *model.Pool, w *model.World, old map[strin
 		memory.Message = "the ledger cannot be reached: launches go one by one, and what is to be remembered waits in memory"
 	}
 	out := []model.Condition{valid, class, health, memory, ready}
+	if c.source.Name != "" {
+		queue := model.Condition{Type: ConditionQueue, Status: "True", Reason: "InterruptionQueueAvailable"}
+		if c.source.Down != "" {
+			queue.Status, queue.Reason, queue.Message = "False", "InterruptionQueueUnavailable", "interruptions are not heard of by the queue: "+c.source.Down
+		}
+		out = append(out, queue)
+	}
 	for i := range out {
 		out[i].Since = c.now
 		if was, ok := old[out[i].Type]; ok && was.Status == out[i].Status {

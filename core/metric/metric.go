@@ -99,6 +99,7 @@ type Metrics struct {
 	GarbageCollected  *prometheus.CounterVec
 	Notices           *prometheus.CounterVec
 	NoticesIgnored    *prometheus.CounterVec
+	QueueUp           *prometheus.GaugeVec
 	ConfigReloads     *prometheus.CounterVec
 	Frozen            *prometheus.GaugeVec
 }
@@ -183,6 +184,7 @@ func (m *Metrics) own(b *builder) {
 	m.GarbageCollected = b.counter("weir_garbage_collected_total", "Instances without a claim, by what was done (adopted, ended).", "outcome")
 	m.Notices = b.counter("weir_interruption_notices_total", "Interruption notices for our nodes, by kind and action; repetitions left out.", "kind", "action")
 	m.NoticesIgnored = b.counter("weir_interruption_events_ignored_total", "Events that asked for nothing, by reason.", "reason")
+	m.QueueUp = b.gauge("weir_interruption_queue_up", "Whether this replica reads the interruption queue; 0 where it does not lead, or cannot.")
 	m.ConfigReloads = b.counter("weir_config_reloads_total", "Changes of the configuration file, by outcome (taken, refused).", "outcome")
 	m.Frozen = b.gauge("weir_disruption_frozen", "1 while voluntary disruption is frozen, by reason.", "reason")
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -45,7 +47,7 @@ kind: EC2NodeClass
 metadata: {name: default}
 spec:
   amiFamily: AL2023
-  amiSelectorTerms: [{name: amazon-eks-node-linux}]
+  amiSelectorTerms: [{alias: al2023@latest}]
   role: node-e2e
   tags: {team: a}
   subnetSelectorTerms: [{tags: {karpenter.sh/discovery: e2e}}]
@@ -79,21 +81,29 @@ spec:
       containers: [{name: main, image: example.com/none, resources: {requests: {cpu: "1", memory: 2Gi}}}]
 `
 
-// TestScalerBuysOnEC2: the real scaler with the AWS provider against someone else's EC2, IAM, SSM and EKS over the wire.
-// Pods come, machines are bought, their kubelets join by the user data that was really sent, pods run; the pods go, the
-// machines are given back, and with the class its templates and profile go.
+// TestScalerBuysOnEC2: the real scaler with the AWS provider against someone else's EC2, IAM, SSM, EKS, SQS and DynamoDB over
+// the wire. Pods come, machines are bought, their kubelets join by the user data that was really sent, pods run; one machine
+// is about to be taken, and its pods run on another; the pods go, the machines are given back, and with the class its
+// templates and profile go.
 func TestScalerBuysOnEC2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	aws := moto.Own(t)
-	cloud := newMotoAccount(t, aws)
 	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace))
 	c.InstallCRDs(t, crds.FS)
+	server, err := c.Client.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	aws := moto.Own(t, moto.PublicParameters(map[string]string{
+		fmt.Sprintf("/aws/service/eks/optimized-ami/%s.%s/amazon-linux-2023/x86_64/standard/recommended/image_id", server.Major, server.Minor): motoImage,
+	}))
+	cloud := newMotoAccount(t, aws)
+	events := newQueue(t, aws, "q-e2e")
 	bin := programs(t)
 	begin(t, func(string) {}, withEnv(t, aws.Environ(), filepath.Join(bin, "weir-scaler")), "--kubeconfig", c.Kubeconfig, "--cluster-name", "e2e",
-		"--region", moto.Region, "--account", moto.Account, "--cloud", "aws", "--cluster-endpoint", "https://cluster.example.com", "--ledger", "bolt",
-		"--ledger-path", filepath.Join(t.TempDir(), "ledger.db"), "--strategy-binary", filepath.Join(bin, "weir-strategy"), "--metrics-port", "0", "--health-probe-port", "0")
+		"--region", moto.Region, "--account", moto.Account, "--cloud", "aws", "--cluster-endpoint", "https://cluster.example.com", "--ledger", "dynamodb",
+		"--ledger-table", aws.Table(t), "--interruption-queue", events.name, "--strategy-binary", filepath.Join(bin, "weir-strategy"), "--metrics-port", "0", "--health-probe-port", "0")
 	f := &fleetOnEC2{fleet: &fleet{ControlPlane: c, t: t, ns: metav1.NamespaceDefault}, cloud: cloud}
 	f.join()
 	c.Apply(t, metav1.NamespaceDefault, awsManifests)
@@ -107,6 +117,7 @@ func TestScalerBuysOnEC2(t *testing.T) {
 		return err
 	})
 	f.checkMachines(nodes)
+	f.reclaim(events, nodes[0])
 
 	if _, err := c.Client.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), "web", "application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -154,6 +165,80 @@ func TestScalerBuysOnEC2(t *testing.T) {
 }
 
 var claimKind = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodeClaim"}
+
+// motoImage is the one image for nodes of EKS that moto has.
+const motoImage = "ami-ekslinux"
+
+// queue is an interruption queue of SQS.
+type queue struct {
+	t         *testing.T
+	sqs       *sqs.Client
+	name, url string
+}
+
+func newQueue(t *testing.T, server *moto.Server, name string) *queue {
+	t.Helper()
+	q := &queue{t: t, sqs: sqs.NewFromConfig(server.Config()), name: name}
+	out, err := q.sqs.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.url = *out.QueueUrl
+	return q
+}
+
+func (q *queue) send(body string) {
+	q.t.Helper()
+	if _, err := q.sqs.SendMessage(q.t.Context(), &sqs.SendMessageInput{QueueUrl: &q.url, MessageBody: &body}); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+// left counts the messages that have not been deleted.
+func (q *queue) left(ctx context.Context) (n int, err error) {
+	waits, hidden := sqstypes.QueueAttributeNameApproximateNumberOfMessages, sqstypes.QueueAttributeNameApproximateNumberOfMessagesNotVisible
+	out, err := q.sqs.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &q.url, AttributeNames: []sqstypes.QueueAttributeName{waits, hidden}})
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range []sqstypes.QueueAttributeName{waits, hidden} {
+		i, err := strconv.Atoi(out.Attributes[string(k)])
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", k, err)
+		}
+		n += i
+	}
+	return n, nil
+}
+
+// reclaim announces by the queue, between garbage, that AWS takes the node's machine: it goes, and the pods run elsewhere.
+func (f *fleetOnEC2) reclaim(events *queue, name string) {
+	f.t.Helper()
+	node, err := f.Client.CoreV1().Nodes().Get(f.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	id := model.InstanceID(node.Spec.ProviderID)
+	now := time.Now().UTC().Format(time.RFC3339)
+	events.send("abcd")
+	events.send(fmt.Sprintf(`{"version":"0","id":"e-1","detail-type":"EC2 Spot Instance Interruption Warning","source":"aws.ec2","account":"%s","time":"%s","region":"%s",
+"resources":["arn:aws:ec2:%s:instance/%s"],"detail":{"instance-id":"%s","instance-action":"terminate"}}`, moto.Account, now, moto.Region, node.Labels[model.LabelZone], id, id))
+	events.send(fmt.Sprintf(`{"version":"0","id":"e-2","detail-type":"EC2 Instance State-change Notification","source":"aws.ec2","account":"%s","time":"%s","region":"%s",
+"resources":[],"detail":{"instance-id":"%s","state":"running"}}`, moto.Account, now, moto.Region, id))
+	harness.Eventually(f.t, "the pods of the machine that is taken run elsewhere", patience, func(ctx context.Context) error {
+		on, err := f.ready(ctx, "web")
+		if err != nil {
+			return err
+		}
+		if len(on) != 6 || slices.Contains(on, name) {
+			return fmt.Errorf("%d of 6 are ready, on %v; the machine of %s is taken", len(on), on, name)
+		}
+		if n, err := events.left(ctx); err != nil || n > 0 {
+			return fmt.Errorf("%d messages are left (error %v)", n, err)
+		}
+		return nil
+	})
+}
 
 // motoAccount is the account of the cluster: network, role and the cluster itself as EKS knows it.
 type motoAccount struct {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -90,14 +91,23 @@ func Start(t testing.TB) *Server {
 	return Own(t)
 }
 
-// Own is like Start, for a test whose faults nobody else may see.
-func Own(t testing.TB) *Server {
+// PublicParameters is an environment variable for Own: AWS's own SSM parameters by name, which moto lacks and lets nobody put.
+func PublicParameters(values map[string]string) string {
+	text, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // strings only: cannot happen
+	}
+	return "PUBLIC_PARAMETERS=" + string(text)
+}
+
+// Own is like Start, for a test whose faults nobody else may see. The environment is that of moto's process besides this one's.
+func Own(t testing.TB, env ...string) *Server {
 	t.Helper()
 	python := os.Getenv(Env)
 	if python == "" {
 		t.Skipf("no moto: set %s to a Python that has it (make moto makes one)", Env)
 	}
-	s, err := start(python)
+	s, err := start(python, env...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,10 +119,11 @@ func Own(t testing.TB) *Server {
 	return s
 }
 
-func start(python string) (*Server, error) {
+func start(python string, env ...string) (*Server, error) {
 	s := &Server{exited: make(chan error, 1)}
 	s.cmd = exec.Command(python, "-c", program)
 	s.cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION=1", "MOTO_ENABLE_AMI_VALIDATION=1")
+	s.cmd.Env = append(s.cmd.Env, env...)
 	s.cmd.Stderr = &s.output
 	stdin, err := s.cmd.StdinPipe() // it ends when this is closed, as it is when this process ends in whatever way
 	if err != nil {
