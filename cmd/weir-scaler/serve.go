@@ -101,6 +101,17 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 		log.Error("watch", zap.String("kind", kind), zap.String("name", name), zap.Error(err))
 	}})
 
+	beside := sold.lead
+	if name := cfg.Interruption.Queue; name != "" && sold.queue != nil {
+		read := l.hear(sold.queue, name)
+		beside = func(ctx context.Context) {
+			var wg sync.WaitGroup
+			wg.Go(func() { sold.lead(ctx) })
+			wg.Go(func() { read(ctx) })
+			wg.Wait()
+		}
+	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	background := func(f func(context.Context)) {
 		group.Go(func() error { f(ctx); return nil })
@@ -127,16 +138,6 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 		background(func(ctx context.Context) { l.poll(ctx, sold.poll) })
 	}
 	background(sold.run)
-	beside := sold.lead
-	if name := cfg.Interruption.Queue; name != "" && sold.queue != nil {
-		read := l.hear(sold.queue, name)
-		beside = func(ctx context.Context) {
-			var wg sync.WaitGroup
-			wg.Go(func() { sold.lead(ctx) })
-			wg.Go(func() { read(ctx) })
-			wg.Wait()
-		}
-	}
 	group.Go(func() error { return elect(ctx, cfg.Config, clients, holder, l, beside, log) })
 	group.Go(func() error { return listen(ctx, "health", cfg.Health.Port, l.probes(), log) })
 	group.Go(func() error { return listen(ctx, "metrics", cfg.Metrics.Port, metricsMux(cfg.Config, metrics), log) })
