@@ -98,7 +98,7 @@ func (e *EC2) AddForeign(instanceType, zone string, tags map[string]string) (str
 	if o == nil {
 		return "", fmt.Errorf("offering %s/%s/on-demand: the catalogue sells no such thing", instanceType, zone)
 	}
-	return e.start(now, cloud.Launch{CapacityType: model.OnDemand, Tags: tags}, "", o), nil
+	return e.start(now, cloud.Launch{CapacityType: model.OnDemand, Tags: tags}, "", pick{offering: o}), nil
 }
 
 // Adopt takes in a machine that was bought before and runs: Instance with its tags,

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -38,11 +37,11 @@ const (
 	Terminated   = "terminated"
 )
 
-// Delays say how long things take. A zero field takes its default.
+// Delays say how long things take. A zero field takes its default, a negative one is no delay at all.
 type Delays struct {
 	Run       time.Duration // pending to running, default 20 s
 	Terminate time.Duration // shutting-down to terminated, default 30 s
-	Listed    time.Duration // until a new instance shows up in Describe and List, default 3 s; negative = at once
+	Listed    time.Duration // until a new instance shows up in Describe and List, default 3 s
 	Keep      time.Duration // how long Describe still knows a terminated instance, default 1 h
 	Notice    time.Duration // spot warning to the end, default 2 min
 }
@@ -52,13 +51,13 @@ func (d Delays) withDefaults() Delays {
 		if *x == 0 {
 			*x = v
 		}
+		*x = max(*x, 0)
 	}
 	def(&d.Run, 20*time.Second)
 	def(&d.Terminate, 30*time.Second)
 	def(&d.Listed, 3*time.Second)
 	def(&d.Keep, time.Hour)
 	def(&d.Notice, 2*time.Minute)
-	d.Listed = max(d.Listed, 0)
 	return d
 }
 
@@ -99,8 +98,9 @@ type Event struct {
 
 type machine struct {
 	Machine
-	key    string
-	offset int // order of launch
+	key      string
+	reserved bool // it came out of a capacity reservation, not out of what is left of the offering
+	offset   int  // order of launch
 }
 
 type fleet struct {
@@ -336,63 +336,13 @@ func (e *EC2) sold(class string) map[string]*model.Offering {
 	return e.open(&model.NodeClass{Name: class, Family: "AL2023"}).byKey
 }
 
-type candidate struct {
-	offer    cloud.Offer
-	offering *model.Offering
-	rank     float64
-}
-
-// buy picks offers by the fleet's strategy and starts instances: lowest-price for
-// on-demand, price-capacity-optimized for spot, the given priority where the
-// fleet is prioritized. Prices are EC2's own, not those of the request.
-func (e *EC2) buy(now time.Time, l cloud.Launch) *fleet {
-	f := &fleet{}
-	sold := e.sold(l.NodeClass)
-	var list []candidate
-	for _, o := range l.Offers {
-		key := o.InstanceType + "/" + o.Zone + "/" + l.CapacityType
-		of := sold[key]
-		if of == nil {
-			f.errors = append(f.errors, cloud.OfferError{Offer: o, Kind: cloud.Template, Code: "Unsupported",
-				Message: fmt.Sprintf("%s is not supported in %s as %s", o.InstanceType, o.Zone, l.CapacityType)})
-			continue
-		}
-		rank := of.USDPerHour
-		switch {
-		case l.Prioritized:
-			rank = o.Priority
-		case l.CapacityType == model.Spot:
-			// a shallow pool counts as up to a tenth dearer: it is more likely to be reclaimed
-			rank *= 1 + 0.1*float64(e.hash("depth", key)>>11)/float64(1<<53)
-		}
-		list = append(list, candidate{o, of, rank})
-	}
-	sort.SliceStable(list, func(i, j int) bool { return list[i].rank < list[j].rank })
-	short := map[string]bool{}
-	for _, claim := range l.Claims {
-		for _, c := range list {
-			key := c.offering.Key()
-			if left, limited := e.capacity[key]; limited && left <= 0 || !c.offering.Available {
-				if !short[key] {
-					short[key] = true
-					f.errors = append(f.errors, cloud.OfferError{Offer: c.offer, Kind: cloud.Shortage, Code: "InsufficientInstanceCapacity",
-						Message: fmt.Sprintf("not enough %s capacity of %s in %s", l.CapacityType, c.offer.InstanceType, c.offer.Zone)})
-				}
-				continue
-			}
-			f.ids = append(f.ids, e.start(now, l, claim, c.offering))
-			break
-		}
-	}
-	return f
-}
-
-func (e *EC2) start(now time.Time, l cloud.Launch, claim string, of *model.Offering) string {
+func (e *EC2) start(now time.Time, l cloud.Launch, claim string, o pick) string {
+	of := o.offering
 	e.serial++
 	n := fmt.Sprint(e.serial)
 	id := fmt.Sprintf("i-0%016x", e.hash("instance", n))
 	key := of.Key()
-	if _, limited := e.capacity[key]; limited {
+	if _, limited := e.capacity[key]; limited && !o.reserved {
 		e.capacity[key]--
 	}
 	labels := maps.Clone(of.Type.Labels)
@@ -405,12 +355,16 @@ func (e *EC2) start(now time.Time, l cloud.Launch, claim string, of *model.Offer
 	maps.Copy(labels, l.Labels)
 	labels[model.LabelCapacityType] = l.CapacityType
 	labels[model.LabelInstanceID] = id
+	usd := of.USDPerHour
+	if o.usd > 0 {
+		usd = o.usd
+	}
 	m := &machine{Machine: Machine{
 		Instance: cloud.Instance{ID: id, Type: of.Type.Name, Zone: of.Zone, CapacityType: l.CapacityType, ImageID: imageOf(of),
 			State: Pending, Launched: now, Tags: l.Tags},
-		Claim: claim, LaunchID: l.ID, USDPerHour: of.USDPerHour, Labels: labels, Taints: l.Taints, NodeName: host,
+		Claim: claim, LaunchID: l.ID, USDPerHour: usd, Labels: labels, Taints: l.Taints, NodeName: host,
 		Capacity: of.Type.Capacity.Map(), Allocatable: of.Type.Allocatable.Map(),
-	}, key: key, offset: len(e.order)}
+	}, key: key, reserved: o.reserved, offset: len(e.order)}
 	e.machines[id] = m
 	e.order = append(e.order, m)
 	e.stateEvent(now, m)
@@ -437,7 +391,7 @@ func (e *EC2) end(at time.Time, m *machine, reason string) {
 	}
 	m.State, m.EndingAt, m.Reason = ShuttingDown, at, reason
 	e.stateEvent(at, m)
-	if left, limited := e.capacity[m.key]; limited && reason != reasonReclaim {
+	if left, limited := e.capacity[m.key]; limited && reason != reasonReclaim && !m.reserved {
 		e.capacity[m.key] = left + 1
 	}
 	e.after(at.Add(e.cfg.Delays.Terminate), func(at time.Time) {
