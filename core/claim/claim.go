@@ -50,13 +50,14 @@ type Observed struct {
 
 // Ending is what the executor knows of a claim that is being deleted.
 type Ending struct {
-	LaunchOpen   bool // a launch of it may still bring an instance
-	Drained      bool // no pod is left that is waited for
-	Detached     bool // no volume is left that is waited for
-	Expired      bool // the termination grace period is over
-	Terminating  bool // the cloud accepted the termination
-	InstanceGone bool // the cloud does not know the instance, or says that it has ended
-	NoDrain      bool // the machine is dead or broken, whatever its node reports: nobody is waited for
+	LaunchOpen   bool     // a launch of it may still bring an instance
+	Drained      bool     // no pod is left that is waited for
+	Attached     []string // names of the volumes that are waited for
+	Expired      bool     // the termination grace period is over
+	Taken        bool     // AWS was to take the instance by now
+	Terminating  bool     // the cloud accepted the termination
+	InstanceGone bool     // the cloud does not know the instance, or says that it has ended
+	NoDrain      bool     // the machine is dead or broken, whatever its node reports: nobody is waited for
 }
 
 // Result is one step.

@@ -126,7 +126,6 @@ func TestStep(t *testing.T) {
 	t.Parallel()
 	after := func(d time.Duration) time.Time { return t0.Add(d) }
 	pool := &model.Pool{Name: "p", ConsolidateAfter: 5 * time.Minute, Hash: "1", HashVersion: "v3"}
-	ending := func(e Ending) Ending { e.Detached = true; return e }
 	for _, tt := range []struct {
 		name string
 		o    Observed
@@ -183,34 +182,38 @@ func TestStep(t *testing.T) {
 		{"expires later", Observed{Claim: made(initialized, func(c *model.Claim) { c.ExpireAfter = time.Hour }), Pool: with(*pool, never)}, after(59 * time.Minute), "initialized next=1h0m0s"},
 		{"its node is being deleted", Observed{Claim: made(initialized), Nodes: []*model.Node{joined(func(n *model.Node) { n.Deleting = &t0 })}}, after(time.Hour), " delete:node_deleted"},
 
-		{"deleted before anything was bought", Observed{Claim: made(deleted(t0)), Ending: ending(Ending{})}, t0, "gone -finalizer"},
-		{"deleted while a launch is open", Observed{Claim: made(deleted(t0)), Ending: ending(Ending{LaunchOpen: true})}, t0, "draining"},
-		{"deleted before the node joined", Observed{Claim: made(launched, deleted(t0)), Ending: ending(Ending{})}, t0, "terminating terminate"},
-		{"ending", Observed{Claim: made(launched, deleted(t0)), Ending: ending(Ending{Terminating: true})}, t0, "terminating InstanceTerminating=True/InstanceTerminating poll"},
-		{"ended", Observed{Claim: made(launched, deleted(t0)), Ending: ending(Ending{Terminating: true, InstanceGone: true})}, t0, "gone -finalizer"},
-		{"drain", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver)}, Ending: ending(Ending{})}, t0,
+		{"deleted before anything was bought", Observed{Claim: made(deleted(t0)), Ending: Ending{}}, t0, "gone -finalizer"},
+		{"deleted while a launch is open", Observed{Claim: made(deleted(t0)), Ending: Ending{LaunchOpen: true}}, t0, "draining"},
+		{"deleted before the node joined", Observed{Claim: made(launched, deleted(t0)), Ending: Ending{}}, t0, "terminating terminate"},
+		{"ending", Observed{Claim: made(launched, deleted(t0)), Ending: Ending{Terminating: true}}, t0, "terminating InstanceTerminating=True/InstanceTerminating poll"},
+		{"ended", Observed{Claim: made(launched, deleted(t0)), Ending: Ending{Terminating: true, InstanceGone: true}}, t0, "gone -finalizer"},
+		{"drain", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver)}, Ending: Ending{}}, t0,
 			"draining Drained=Unknown/Draining delete node n1 drain"},
-		{"drain with a grace period", Observed{Claim: made(initialized, deleted(t0), func(c *model.Claim) { d := time.Minute; c.TerminationGP = &d }), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: ending(Ending{})}, t0,
+		{"drain with a grace period", Observed{Claim: made(initialized, deleted(t0), func(c *model.Claim) { d := time.Minute; c.TerminationGP = &d }), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: Ending{}}, t0,
 			"draining Drained=Unknown/Draining karpenter.sh/nodeclaim-termination-timestamp=2026-01-01T10:01:00Z drain"},
 		{"a deadline that cannot be read stalls it", Observed{Claim: made(initialized, deleted(t0), func(c *model.Claim) {
 			c.Annotations[model.AnnotationTerminationTimestamp] = "tomorrow"
-		}), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: ending(Ending{Drained: true})}, t0, "draining"},
-		{"drained", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: ending(Ending{Drained: true})}, t0,
+		}), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: Ending{Drained: true}}, t0, "draining"},
+		{"drained", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: Ending{Drained: true}}, t0,
 			"terminating Drained=True/Drained VolumesDetached=True/VolumesDetached terminate"},
-		{"B065: volumes are waited for", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: Ending{Drained: true}}, t0,
+		{"B065: volumes are waited for", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: Ending{Drained: true, Attached: []string{"v"}}}, t0,
 			"draining Drained=True/Drained VolumesDetached=Unknown/AwaitingVolumeDetachment"},
-		{"B065: but not past the deadline", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: Ending{Drained: true, Expired: true}}, t0,
+		{"B065: but not past the deadline", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: Ending{Drained: true, Expired: true, Attached: []string{"v"}}}, t0,
 			"terminating Drained=True/Drained VolumesDetached=False/TerminationGracePeriodElapsed terminate"},
-		{"instance gone and node dead: no drain", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode, notReadyNode)}, Ending: ending(Ending{InstanceGone: true})}, t0,
+		{"nor past the instant at which the machine is taken", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: Ending{Drained: true, Taken: true, Attached: []string{"v"}}}, t0,
+			"terminating Drained=True/Drained VolumesDetached=False/InterruptionDeadlineElapsed terminate"},
+		{"nor where the machine is gone", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode, notReadyNode)}, Ending: Ending{Drained: true, InstanceGone: true, Attached: []string{"v"}}}, t0,
 			`gone node(+taints [] -taints [] +fin 0 -fin 1 initialized="")`},
-		{"instance gone but node Ready: drained all the same", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: ending(Ending{InstanceGone: true})}, t0,
+		{"instance gone and node dead: no drain", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode, notReadyNode)}, Ending: Ending{InstanceGone: true}}, t0,
+			`gone node(+taints [] -taints [] +fin 0 -fin 1 initialized="")`},
+		{"instance gone but node Ready: drained all the same", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver, deletedNode)}, Ending: Ending{InstanceGone: true}}, t0,
 			"draining Drained=Unknown/Draining drain"},
-		{"the cloud says that it ended", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver)}, Ending: ending(Ending{InstanceGone: true, NoDrain: true})}, t0, "gone delete node n1"},
+		{"the cloud says that it ended", Observed{Claim: made(initialized, deleted(t0)), Nodes: []*model.Node{joined(takenOver)}, Ending: Ending{InstanceGone: true, NoDrain: true}}, t0, "gone delete node n1"},
 		{"all is over", Observed{Claim: made(initialized, deleted(t0), func(c *model.Claim) {
 			cond(model.CondDrained, "True", t0)(c)
 			cond(model.CondVolumesDetached, "True", t0)(c)
-		}), Ending: ending(Ending{Drained: true, Terminating: true, InstanceGone: true})}, t0, "gone -finalizer"},
-		{"somebody took our finalizer off", Observed{Claim: made(initialized, deleted(t0), func(c *model.Claim) { c.Finalizers = []string{"other"} }), Ending: ending(Ending{})}, t0, "gone"},
+		}), Ending: Ending{Drained: true, Terminating: true, InstanceGone: true}}, t0, "gone -finalizer"},
+		{"somebody took our finalizer off", Observed{Claim: made(initialized, deleted(t0), func(c *model.Claim) { c.Finalizers = []string{"other"} }), Ending: Ending{}}, t0, "gone"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

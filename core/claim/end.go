@@ -1,11 +1,12 @@
 package claim
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-project/weir/core/model"
-
-	"slices"
 )
 
 // Deadline is when the termination grace period of a claim ends, false where it has
@@ -96,13 +97,28 @@ func (s *step) emptied() bool {
 	}
 	s.set(model.Condition{Type: model.CondDrained, Status: "True", Reason: model.CondDrained})
 	switch {
-	case e.Detached:
+	case len(e.Attached) == 0:
 		s.set(model.Condition{Type: model.CondVolumesDetached, Status: "True", Reason: model.CondVolumesDetached})
 	case e.Expired:
 		s.set(model.Condition{Type: model.CondVolumesDetached, Status: "False", Reason: "TerminationGracePeriodElapsed", Message: "TerminationGracePeriodElapsed"})
+	case e.Taken:
+		s.set(model.Condition{Type: model.CondVolumesDetached, Status: "False", Reason: "InterruptionDeadlineElapsed", Message: "AWS takes the instance now"})
 	default:
-		s.await(model.CondVolumesDetached, model.Condition{Reason: "AwaitingVolumeDetachment", Message: "AwaitingVolumeDetachment"})
+		waits := "waiting for the detachment of " + few(e.Attached)
+		s.await(model.CondVolumesDetached, model.Condition{Reason: "AwaitingVolumeDetachment", Message: waits})
+		for _, n := range s.o.Nodes {
+			s.r.Events = append(s.r.Events, model.Event{Object: NodeRef(n), Reason: "AwaitingVolumeDetachment", Message: "Awaiting volume detachment: " + few(e.Attached)})
+		}
 		return false
 	}
 	return true
+}
+
+// few names at most five.
+func few(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

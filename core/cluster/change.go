@@ -59,6 +59,13 @@ type (
 	DeleteVolumeLimits struct{ Node string }
 )
 
+// UpsertAttachment carries a VolumeAttachment: the volume of that name is, or is about
+// to be, attached to the node. Attachments without a PersistentVolume are not told.
+type (
+	UpsertAttachment struct{ Name, Node, Volume string }
+	DeleteAttachment struct{ Name string }
+)
+
 // Offerings replaces what can be bought with a node class.
 type Offerings struct {
 	Class string
@@ -87,3 +94,5 @@ func (Synced) change()          {}
 
 func (UpsertVolumeLimits) change() {}
 func (DeleteVolumeLimits) change() {}
+func (UpsertAttachment) change()   {}
+func (DeleteAttachment) change()   {}

@@ -48,6 +48,7 @@ type Mirror struct {
 	history    map[string]history   // offering key -> what is remembered of it
 	nominated  map[string]time.Time // entry key -> until
 	book       book                 // places for volumes
+	attached   attachments          // volumes that are on nodes
 
 	entries map[string]*model.Node // joined nodes by entry key, the snapshot's parts
 	dirty   map[string]struct{}    // entry keys to be built anew
@@ -149,6 +150,10 @@ func (m *Mirror) Apply(c Change, now time.Time) {
 		m.setVolumeLimits(c.Node, c.Limits)
 	case DeleteVolumeLimits:
 		m.setVolumeLimits(c.Node, nil)
+	case UpsertAttachment:
+		m.setAttachment(c.Name, attachment{node: c.Node, volume: c.Volume})
+	case DeleteAttachment:
+		m.setAttachment(c.Name, attachment{})
 	case Offerings:
 		m.setOfferings(c)
 	case Synced:

@@ -112,7 +112,7 @@ func Step(s *State, node *model.Node, pods []*model.Pod, pdbs []*model.PDB, now 
 	seen := map[string]bool{}
 	for _, p := range pods {
 		seen[p.UID] = true
-		if !waitedFor(p, now) {
+		if !WaitedFor(p, now) {
 			continue
 		}
 		tiers[tier(p)] = append(tiers[tier(p)], p)
@@ -168,8 +168,8 @@ func Cordon(node *model.Node) *model.NodePatch {
 	return &p
 }
 
-// waitedFor says whether the node is not empty while the pod runs.
-func waitedFor(p *model.Pod, now time.Time) bool {
+// WaitedFor says whether the node is not empty while the pod runs.
+func WaitedFor(p *model.Pod, now time.Time) bool {
 	if p.Terminal || p.Mirror || p.Tolerates(Taint) {
 		return false
 	}

@@ -122,7 +122,6 @@ func (x *Executor) look(t *track) {
 	}
 	o := claim.Observed{Claim: c, Nodes: nodes, Pool: x.m.Pool(c.Pool), Ending: t.ending}
 	o.Ending.LaunchOpen = x.launchOpen(t.name)
-	o.Ending.Detached = true // VolumeAttachments are not mirrored yet: nothing is known to wait for
 	if f, ok, err := interrupt.ReadFace(c.Annotations); ok && err == nil && f.Action == interrupt.Remove {
 		o.Ending.NoDrain = true
 		o.Ending.InstanceGone = o.Ending.InstanceGone || f.Kind == model.NoticeTerminated
@@ -134,6 +133,9 @@ func (x *Executor) look(t *track) {
 	}
 	if at, ok, err := claim.Deadline(c); err == nil && ok {
 		o.Ending.Expired = x.now.After(at)
+	}
+	if c.Deleting != nil && t.ending.Drained {
+		x.volumes(t, c, nodes, &o.Ending)
 	}
 	r := claim.Step(o, x.now)
 	if c.Deleting == nil {

@@ -58,7 +58,20 @@ func storageKinds(c *Clients) []*kind {
 				return cluster.UpsertVolumeLimits{Node: o.Name, Limits: convert.CSINode(o)}, nil
 			},
 			gone: func(_, name string) cluster.Change { return cluster.DeleteVolumeLimits{Node: name} }},
+		{name: "VolumeAttachment", client: storage, resource: "volumeattachments", example: &storagev1.VolumeAttachment{},
+			upsert: upsertAttachment,
+			gone:   func(_, name string) cluster.Change { return cluster.DeleteAttachment{Name: name} }},
 	}
+}
+
+// upsertAttachment tells which volume is on which node. Volumes that are written into a
+// pod have no name that anybody could wait for.
+func upsertAttachment(obj any) (cluster.Change, error) {
+	o := obj.(*storagev1.VolumeAttachment)
+	if v := o.Spec.Source.PersistentVolumeName; v != nil && *v != "" {
+		return cluster.UpsertAttachment{Name: o.Name, Node: o.Spec.NodeName, Volume: *v}, nil
+	}
+	return cluster.DeleteAttachment{Name: o.Name}, nil
 }
 
 // storage knows the storage of the cluster and the pods that use it, and tells of such a
@@ -172,7 +185,7 @@ func (s *storage) tellUsers(claim string, sink Sink) {
 func (s *storage) tell(m *mount, sink Sink) {
 	p := *m.pod
 	s.of.Place(&p, m.volumes)
-	if t := m.told; t != nil && p.Requests.Equal(t.Requests) && slices.Equal(p.Unsupported, t.Unsupported) && samePlaces(p.Topology, t.Topology) {
+	if t := m.told; t != nil && p.Requests.Equal(t.Requests) && slices.Equal(p.Unsupported, t.Unsupported) && slices.Equal(p.Volumes, t.Volumes) && samePlaces(p.Topology, t.Topology) {
 		return
 	}
 	s.intern.pod(&p)

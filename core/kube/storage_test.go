@@ -64,6 +64,13 @@ func TestPodsHearOfTheirVolumes(t *testing.T) {
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: attach.EBS}},
 		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 			{Key: "topology.ebs.csi.aws.com/zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}}}}}}
+	attached := func(volume string) *storagev1.VolumeAttachment {
+		o := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: storagev1.VolumeAttachmentSpec{Attacher: attach.EBS, NodeName: "n"}}
+		if volume != "" {
+			o.Spec.Source.PersistentVolumeName = &volume
+		}
+		return o
+	}
 	const slot = " attachable-volumes.weir.dev/ebs.csi.aws.com=1"
 	const zone = " topology.kubernetes.io/zone In [a]"
 	steps := []struct {
@@ -78,17 +85,21 @@ func TestPodsHearOfTheirVolumes(t *testing.T) {
 			feed("StorageClass", &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: attach.EBS, VolumeBindingMode: &later})
 		}, []string{slot}},
 		{"the claim again, the same", func() { feed("PersistentVolumeClaim", claim("")) }, nil},
-		{"the claim is bound before the volume is seen", func() { feed("PersistentVolumeClaim", claim("v")) }, []string{"volume missing"}},
-		{"the volume", func() { feed("PersistentVolume", volume) }, []string{zone + slot}},
-		{"the pod is ready", func() { feed("Pod", pod(true)) }, []string{zone + slot + " ready"}},
+		{"the claim is bound before the volume is seen", func() { feed("PersistentVolumeClaim", claim("v")) }, []string{"volume missing on v"}},
+		{"the volume", func() { feed("PersistentVolume", volume) }, []string{zone + slot + " on v"}},
+		{"the pod is ready", func() { feed("Pod", pod(true)) }, []string{zone + slot + " ready on v"}},
 		{"the class goes", func() { remove("StorageClass", "", class) }, nil},
-		{"the volume goes", func() { remove("PersistentVolume", "", "v") }, []string{"volume missing ready"}},
+		{"the volume goes", func() { remove("PersistentVolume", "", "v") }, []string{"volume missing ready on v"}},
 		{"the claim goes", func() { remove("PersistentVolumeClaim", "ns", "c") }, []string{"claim missing ready"}},
 		{"a CSINode", func() {
 			n := int32(7)
 			feed("CSINode", &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: attach.EBS, Allocatable: &storagev1.VolumeNodeResources{Count: &n}}}}})
 		}, []string{"n map[ebs.csi.aws.com:7]"}},
 		{"which goes", func() { remove("CSINode", "", "n") }, []string{"no n"}},
+		{"the volume is attached", func() { feed("VolumeAttachment", attached("v")) }, []string{"a: v on n"}},
+		{"the attachment's status changes", func() { feed("VolumeAttachment", attached("v")) }, []string{"a: v on n"}},
+		{"it is detached", func() { remove("VolumeAttachment", "", "a") }, []string{"no attachment a"}},
+		{"a volume without a name", func() { feed("VolumeAttachment", attached("")) }, []string{"no attachment a"}},
 		{"the pod goes", func() { remove("Pod", "ns", "p") }, []string{"no ns/p"}},
 		{"news of the claim concern nobody now", func() { feed("PersistentVolumeClaim", claim("")) }, nil},
 	}
@@ -113,11 +124,18 @@ func TestPodsHearOfTheirVolumes(t *testing.T) {
 				if c.Pod.Ready {
 					text += " ready"
 				}
+				for _, v := range c.Pod.Volumes {
+					text += " on " + v
+				}
 				got = append(got, text)
 			case cluster.DeletePod:
 				got = append(got, "no "+c.ID)
 			case cluster.UpsertVolumeLimits:
 				got = append(got, fmt.Sprint(c.Node, " ", c.Limits))
+			case cluster.UpsertAttachment:
+				got = append(got, fmt.Sprintf("%s: %s on %s", c.Name, c.Volume, c.Node))
+			case cluster.DeleteAttachment:
+				got = append(got, "no attachment "+c.Name)
 			case cluster.DeleteVolumeLimits:
 				got = append(got, "no "+c.Node)
 			default:

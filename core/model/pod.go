@@ -94,6 +94,7 @@ type Pod struct {
 	Ready         bool
 	Mirror        bool // static pod of a kubelet
 	Started       *time.Time
+	Volumes       []string   // names of the PersistentVolumes that it mounts, sorted
 	Deleting      *time.Time // deletionTimestamp: when it will be gone at the latest
 	GracePeriod   time.Duration
 	RestartCount  int32

@@ -26,7 +26,8 @@ type API struct {
 	Pools   map[string]*model.Pool
 	Classes map[string]*model.NodeClass
 	PDBs    map[string]*model.PDB
-	Owner   map[string]string // node name -> uid of its claim
+	Volumes map[string]cluster.UpsertAttachment // by the name of the attachment
+	Owner   map[string]string                   // node name -> uid of its claim
 	Events  []execute.Event
 	Denied  []string                      // evictions that a budget refused
 	Status  map[string]execute.PoolStatus // last written, by pool
@@ -41,7 +42,7 @@ var _ execute.Kube = (*API)(nil)
 func NewAPI(now func() time.Time) *API {
 	return &API{
 		Now: now, Pods: map[string]*model.Pod{}, Nodes: map[string]*model.Node{}, Claims: map[string]*model.Claim{}, Pools: map[string]*model.Pool{},
-		Classes: map[string]*model.NodeClass{}, PDBs: map[string]*model.PDB{}, Owner: map[string]string{}, created: map[string]bool{}, Status: map[string]execute.PoolStatus{},
+		Classes: map[string]*model.NodeClass{}, PDBs: map[string]*model.PDB{}, Volumes: map[string]cluster.UpsertAttachment{}, Owner: map[string]string{}, created: map[string]bool{}, Status: map[string]execute.PoolStatus{},
 	}
 }
 
@@ -79,6 +80,9 @@ func (a *API) Everything() []cluster.Change {
 	for _, k := range slices.Sorted(maps.Keys(a.Pods)) {
 		out = append(out, cluster.UpsertPod{Pod: a.Pods[k]})
 	}
+	for _, k := range slices.Sorted(maps.Keys(a.Volumes)) {
+		out = append(out, a.Volumes[k])
+	}
 	return append(out, cluster.Synced{})
 }
 
@@ -110,6 +114,17 @@ func (a *API) PutPod(p *model.Pod) {
 func (a *API) RemovePod(id string) {
 	delete(a.Pods, id)
 	a.changes = append(a.changes, cluster.DeletePod{ID: id})
+}
+
+func (a *API) putAttachment(v cluster.UpsertAttachment) {
+	a.Volumes[v.Name] = v
+	a.changes = append(a.changes, v)
+}
+
+// RemoveAttachment detaches a volume.
+func (a *API) RemoveAttachment(name string) {
+	delete(a.Volumes, name)
+	a.changes = append(a.changes, cluster.DeleteAttachment{Name: name})
 }
 
 func (a *API) putNode(n *model.Node) {

@@ -44,9 +44,11 @@ type Cluster struct {
 	Planner   execute.Planner
 	Workloads []*Workload
 	NodeUp    time.Duration // from running to Ready
+	Detach    time.Duration // from the end of the last pod that mounts a volume until it is detached from a ready node
 
 	now     time.Time
 	serial  int
+	idle    map[string]time.Time // attachments that no pod needs, since when
 	make    func(epoch int64) Stepper
 	epoch   int64
 	control Stepper
@@ -64,7 +66,7 @@ type Cluster struct {
 
 // New makes a cluster whose controllers are made by f, one for each life.
 func New(offerings func(*model.NodeClass) []*model.Offering, store ledger.Store, planner execute.Planner, f func(epoch int64) Stepper) *Cluster {
-	c := &Cluster{now: Start, Ledger: store, Planner: planner, make: f, NodeUp: 10 * time.Second}
+	c := &Cluster{now: Start, Ledger: store, Planner: planner, make: f, NodeUp: 10 * time.Second, Detach: 3 * time.Second, idle: map[string]time.Time{}}
 	c.API = NewAPI(c.Now)
 	c.EC2 = sim.New(sim.Config{Seed: 1, Now: c.Now, Cluster: Name, Catalogue: offerings})
 	return c
@@ -132,6 +134,7 @@ func (c *Cluster) turn() {
 	c.kubelets()
 	c.workloads()
 	c.schedule()
+	c.volumes()
 	var results []execute.Result
 	var changes []cluster.Change
 	if c.control == nil {
@@ -309,3 +312,37 @@ func oneTerm() []require.Set { return []require.Set{{}} }
 
 // Jump sets the clock forward without letting anything happen in between.
 func (c *Cluster) Jump(d time.Duration) { c.now = c.now.Add(d) }
+
+// volumes attaches what bound pods mount and detaches what nobody mounts any more: from
+// a ready node after a while, from one that is gone at once. A node that is not ready
+// never says that it has let go.
+func (c *Cluster) volumes() {
+	needed := map[string]bool{}
+	for _, id := range slices.Sorted(maps.Keys(c.API.Pods)) {
+		p := c.API.Pods[id]
+		if p.NodeName == "" {
+			continue
+		}
+		for _, v := range p.Volumes {
+			name := "csi-" + v + "-" + p.NodeName
+			needed[name] = true
+			if _, there := c.API.Volumes[name]; !there && c.API.Nodes[p.NodeName] != nil {
+				c.API.putAttachment(cluster.UpsertAttachment{Name: name, Node: p.NodeName, Volume: v})
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.API.Volumes)) {
+		n := c.API.Nodes[c.API.Volumes[name].Node]
+		switch {
+		case needed[name]:
+			delete(c.idle, name)
+			continue
+		case c.idle[name].IsZero():
+			c.idle[name] = c.now
+		}
+		if n == nil || n.Ready && !c.now.Before(c.idle[name].Add(c.Detach)) {
+			delete(c.idle, name)
+			c.API.RemoveAttachment(name)
+		}
+	}
+}

@@ -393,6 +393,7 @@ func (s *Volumes) Place(p *model.Pod, volumes []PodVolume) {
 		return
 	}
 	p.Unsupported = slices.Clip(p.Unsupported) // shared with pods of the same spec
+	p.Volumes = s.bound(p, volumes)
 	no := func(why string) {
 		p.Unsupported = append(p.Unsupported, model.Unsupported{Filter: model.FilterVolumes, Message: why})
 	}
@@ -433,6 +434,19 @@ func (s *Volumes) Place(p *model.Pod, volumes []PodVolume) {
 		t.VolumeTerms = s.share(places)
 		p.Topology = &t
 	}
+}
+
+// bound names the volumes that exist already, sorted.
+func (s *Volumes) bound(p *model.Pod, volumes []PodVolume) []string {
+	var names []string
+	for _, v := range volumes {
+		c := s.claims[claimID{p.Namespace, v.ClaimName(p.Name)}]
+		if c != nil && c.Volume != "" && !slices.Contains(names, c.Volume) {
+			names = append(names, c.Volume)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // cross is every place that is one of each list, without those that cannot be.

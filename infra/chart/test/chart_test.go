@@ -375,6 +375,7 @@ var scalerRules = []string{
 	"policy/poddisruptionbudgets list", "policy/poddisruptionbudgets watch",
 	"replicationcontrollers list", "replicationcontrollers watch", "services list", "services watch",
 	"storage.k8s.io/csinodes list", "storage.k8s.io/csinodes watch", "storage.k8s.io/storageclasses list", "storage.k8s.io/storageclasses watch",
+	"storage.k8s.io/volumeattachments list", "storage.k8s.io/volumeattachments watch",
 }
 
 // What core/kube/direct calls but for deleting pods past their budgets.
