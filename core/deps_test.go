@@ -13,7 +13,7 @@ const module = "github.com/weir-project/weir/"
 // pure rooms take everything as a value: no I/O, no clients, no cloud.
 var pure = []string{
 	"core/model", "core/model/resource", "core/model/require", "core/model/attach", "core/catalogue", "core/cluster", "core/engine", "core/provision",
-	"core/disrupt", "core/interrupt", "core/interrupt/replace", "core/event", "core/report", "core/claim", "core/drain", "core/kube/convert", "core/config",
+	"core/disrupt", "core/interrupt", "core/interrupt/replace", "core/event", "core/report", "core/claim", "core/drain", "core/repair", "core/kube/convert", "core/config",
 }
 
 // order says who may import whom: a room on a line may import rooms of the lines
@@ -22,7 +22,7 @@ var order = [][]string{
 	{"core/model/resource", "core/model/require"},
 	{"core/model"},
 	{"core/model/attach"},
-	{"core/catalogue", "core/event", "core/claim", "core/drain"},
+	{"core/catalogue", "core/event", "core/claim", "core/drain", "core/repair"},
 	{"core/engine", "core/interrupt"}, // the Lambda links the verdicts, not the engine
 	{"core/cluster"},
 	{"core/provision"},

@@ -190,6 +190,11 @@ func TestObserverCounts(t *testing.T) {
 	feed(cluster.UpsertPool{Pool: &model.Pool{Name: "p", Policy: model.WhenEmpty}}, cluster.UpsertClaim{Claim: claim}, cluster.Synced{})
 	feed(cluster.UpsertNode{Node: node})
 	feed(execute.Result{Effect: execute.Effect{Key: "k", Do: execute.DeleteClaim{Name: "c", UID: "u", Reason: "empty"}}})
+	broken := *claim
+	broken.Name, broken.UID, broken.ProviderID, broken.ImageID = "b", "ub", "aws:///a/i-2", "ami-1"
+	broken.Annotations = map[string]string{model.AnnotationRepair: "AcceleratedHardwareReady=False since 2026-01-01T00:00:00Z"}
+	feed(cluster.UpsertClaim{Claim: &broken})
+	feed(execute.Result{Effect: execute.Effect{Key: "k2", Do: execute.DeleteClaim{Name: "b", UID: "ub", Reason: "unhealthy"}}})
 	gone := *claim
 	gone.Deleting = &deleting
 	feed(cluster.UpsertClaim{Claim: &gone})
@@ -206,15 +211,16 @@ func TestObserverCounts(t *testing.T) {
 				text += p.GetValue() + ","
 			}
 			if c := m.GetCounter(); c != nil && c.GetValue() > 0 {
-				got[f.GetName()] = text
+				got[f.GetName()] += text + ";"
 			}
 		}
 	}
 	for name, want := range map[string]string{
-		"karpenter_nodeclaims_disrupted_total":  "spot,when_empty,p,empty,graceful,",
-		"karpenter_nodeclaims_terminated_total": "spot,p,a,",
-		"karpenter_nodes_created_total":         "p,a,",
-		"karpenter_nodes_terminated_total":      "p,a,",
+		"karpenter_nodeclaims_disrupted_total":           "spot,,p,unhealthy,graceful,;spot,when_empty,p,empty,graceful,;",
+		"karpenter_nodeclaims_unhealthy_disrupted_total": "spot,accelerated_hardware_ready,ami-1,p,;",
+		"karpenter_nodeclaims_terminated_total":          "spot,p,a,;",
+		"karpenter_nodes_created_total":                  "p,a,;",
+		"karpenter_nodes_terminated_total":               "p,a,;",
 	} {
 		if got[name] != want {
 			t.Errorf("%s has labels %q, expected %q", name, got[name], want)

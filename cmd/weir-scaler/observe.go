@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"go.uber.org/zap"
 
@@ -223,6 +224,10 @@ func (o *observer) acted(m *cluster.Mirror, r execute.Result, now time.Time) {
 		labels := []string{d.Reason, c.Pool, c.Labels[model.LabelCapacityType], policyOf(m.Pool(c.Pool), d.Reason), modeOf(c)}
 		o.m.ClaimsDisrupted.WithLabelValues(labels...).Inc()
 		o.m.PodsDisruptionInitiated.WithLabelValues(labels...).Add(float64(pods))
+		if d.Reason == execute.ReasonUnhealthy {
+			condition, _, _ := strings.Cut(c.Annotations[model.AnnotationRepair], "=")
+			o.m.ClaimsUnhealthy.WithLabelValues(snakeCase(condition), c.Pool, c.Labels[model.LabelCapacityType], c.ImageID).Inc()
+		}
 	case execute.Evict:
 		reason := "Forceful Termination"
 		if c := m.Claim(d.Claim); c != nil && c.Condition(model.CondDisruptionReason).Status == "True" {
@@ -245,6 +250,19 @@ func (o *observer) acted(m *cluster.Mirror, r execute.Result, now time.Time) {
 			o.decided = d.World.Now
 		}
 	}
+}
+
+// snakeCase writes a condition's type as the metrics do: AcceleratedHardwareReady becomes
+// accelerated_hardware_ready.
+func snakeCase(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }
 
 // policyOf is the consolidation policy of the pool in the words of the metric, for

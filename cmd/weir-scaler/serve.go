@@ -150,7 +150,7 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 // settings maps the configuration to what control reads.
 func settings(c *config.Config) control.Settings {
 	return control.Settings{
-		Planning: c.PlanningSettings(), BatchIdle: c.Batch.Idle.D(), BatchMax: c.Batch.Max.D(),
+		Planning: c.PlanningSettings(), BatchIdle: c.Batch.Idle.D(), BatchMax: c.Batch.Max.D(), NodeRepair: c.FeatureGates.NodeRepair,
 		// An interval promises that no leak lives longer: what appears just after one look
 		// must be gone before it is over.
 		SweepEvery: c.GarbageCollection.Interval.D() / 2,

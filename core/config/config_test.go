@@ -50,7 +50,6 @@ func TestPrecedence(t *testing.T) {
 		t.Errorf("merged (-want +got):\n%s", diff)
 	}
 	warnings := []string{"environment variable FEATURE_GATES: unknown gates are ignored: Unheard",
-		"featureGates.nodeRepair: has no effect on the scaler of this version: nodes that stay unhealthy are not replaced",
 		"featureGates.staticCapacity: has no effect on the scaler of this version: NodePools with replicas get no nodes"}
 	if diff := cmp.Diff(warnings, got.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

@@ -76,7 +76,6 @@ func (c *Config) withoutEffect() (out []string) {
 		asked bool
 		why   string
 	}{
-		{"featureGates.nodeRepair", c.FeatureGates.NodeRepair, "nodes that stay unhealthy are not replaced"},
 		{"featureGates.spotToSpotConsolidation", c.FeatureGates.SpotToSpotConsolidation, "no node is replaced by a cheaper one"},
 		{"featureGates.staticCapacity", c.FeatureGates.StaticCapacity, "NodePools with replicas get no nodes"},
 		{"featureGates.nodeOverlay", c.FeatureGates.NodeOverlay, "NodeOverlays are not read"},

@@ -47,6 +47,7 @@ type Controller struct {
 	poolsAt   time.Time
 	beatAt    time.Time
 	probed    time.Time // last probe of a closed offering
+	repairAt  time.Time // next look for broken nodes
 	lag       time.Duration
 	decisions func(*model.Plan) // tells the loop about plans, may be nil
 
@@ -111,7 +112,7 @@ func New(cfg Config) *Controller {
 func (c *Controller) reset() {
 	c.batch, c.disrupt, c.notices = batch{}, disruption{}, notices{open: map[string]*notice{}, told: map[NoticeID]string{}}
 	c.fetched, c.pools = map[string]fetch{}, map[string]poolWritten{}
-	c.poolsAt, c.beatAt = time.Time{}, time.Time{}
+	c.poolsAt, c.beatAt, c.repairAt = time.Time{}, time.Time{}, time.Time{}
 	if c.Stats.Rejected == nil {
 		c.Stats.Rejected, c.Stats.Notices = map[string]int64{}, map[string]int64{}
 	}
@@ -152,6 +153,7 @@ func (c *Controller) Step(now time.Time, in ...Input) []execute.Effect {
 		c.heartbeat()
 		c.readOfferings()
 		c.stepNotices()
+		c.repair()
 		c.provision()
 		c.consolidate()
 		c.writePools()
@@ -189,6 +191,7 @@ func (c *Controller) input(i Input) {
 	case ConfigChanged:
 		c.set = i.Settings.WithDefaults()
 		c.m.SetSettings(c.set.Planning)
+		c.repairAt = time.Time{}
 	case Leading:
 		if c.leading && c.epoch == i.Epoch {
 			return

@@ -92,7 +92,8 @@ func (s *stepper) NextWake() time.Time { return s.c.NextWake() }
 // scene is a test cluster with its controller of the moment.
 type scene struct {
 	*executetest.Cluster
-	current *stepper
+	current  *stepper
+	settings control.Settings // of controllers made from now on
 }
 
 func newScene(t testing.TB, store ledger.Store, pools ...*model.Pool) *scene {
@@ -103,7 +104,7 @@ func newScene(t testing.TB, store ledger.Store, pools ...*model.Pool) *scene {
 	s := &scene{}
 	s.Cluster = executetest.New(offerings, store, control.Planners{}, func(epoch int64) executetest.Stepper {
 		s.current = &stepper{epoch: epoch, c: control.New(control.Config{
-			Cluster: executetest.Name, Account: "111122223333", Region: "us-east-1", Holder: "a", Version: "test",
+			Cluster: executetest.Name, Account: "111122223333", Region: "us-east-1", Holder: "a", Version: "test", Settings: s.settings,
 		})}
 		return s.current
 	})

@@ -51,4 +51,5 @@ type Settings struct {
 	OfferingsEvery  time.Duration // 1 min: what can be bought is read again
 	NoticesEvery    time.Duration // 10 s: the ledger's notices are read
 	DisruptionOff   bool          // no voluntary disruption at all
+	NodeRepair      bool          // nodes that stay unhealthy are replaced by force
 }

@@ -292,8 +292,9 @@ func (s *State) force(r *Result, p *model.Pod, now time.Time) {
 		end = s.Interruption
 	}
 	m := s.memory(p)
-	// One delete per deadline is enough; an end that moved, or a call that failed, asks again.
-	if m.Deleted.Equal(*end) && (m.Outcome == Accepted || now.Before(m.Next)) && !now.After(end.Add(Stuck)) {
+	// One delete per deadline is enough; an end that moved, or a call that failed, asks again,
+	// and so does, now and then, a deadline that is long over.
+	if m.Deleted.Equal(*end) && (now.Before(m.Next) || m.Outcome == Accepted && !now.After(end.Add(Stuck))) {
 		r.Blockers = append(r.Blockers, Blocker{Pod: p, Reason: ReasonTerminating, Message: fmt.Sprintf("pod %s is being deleted", p.ID())})
 		return
 	}

@@ -321,3 +321,31 @@ func TestUnevictable(t *testing.T) {
 		})
 	}
 }
+
+// A drain that begins long after its deadline, as one of a leader that died does, deletes
+// a pod once and then no more often than every ten seconds.
+func TestADrainPastItsDeadlineDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	deadline := t0.Add(-2 * time.Minute)
+	s := &State{Deadline: &deadline}
+	p := &model.Pod{UID: "u", Namespace: "ns", Name: "p", GracePeriod: 30 * time.Second}
+	deletes := 0
+	for now := t0; now.Before(t0.Add(30 * time.Second)); now = now.Add(500 * time.Millisecond) {
+		for range 3 { // answers bring the drain back at the same instant
+			r := Step(s, &model.Node{Name: "n"}, []*model.Pod{p}, nil, now)
+			for _, d := range r.Delete {
+				deletes++
+				if p.Deleting == nil {
+					end := now.Add(d.Grace)
+					q := *p
+					q.Deleting = &end
+					p = &q
+				}
+				s.Answered(p, Accepted, now)
+			}
+		}
+	}
+	if deletes < 1 || deletes > 3 {
+		t.Errorf("%d deletes in half a minute", deletes)
+	}
+}

@@ -45,6 +45,7 @@ type Metrics struct {
 	ClaimsCreated           *prometheus.CounterVec
 	ClaimsTerminated        *prometheus.CounterVec
 	ClaimsDisrupted         *prometheus.CounterVec
+	ClaimsUnhealthy         *prometheus.CounterVec
 	PodsDisruptionInitiated *prometheus.CounterVec
 	ClaimTermination        *prometheus.HistogramVec
 	InstanceTermination     *prometheus.HistogramVec
@@ -129,6 +130,7 @@ func (m *Metrics) karpenter(b *builder) {
 	m.ClaimsCreated = b.counter("karpenter_nodeclaims_created_total", "NodeClaims created, by reason (provisioned, drifted, underutilized).", "reason", "nodepool", "min_values_relaxed")
 	m.ClaimsTerminated = b.counter("karpenter_nodeclaims_terminated_total", "NodeClaims that are gone.", "nodepool", "capacity_type", "zone")
 	m.ClaimsDisrupted = b.counter("karpenter_nodeclaims_disrupted_total", "NodeClaims taken away, by reason in small letters.", disrupted...)
+	m.ClaimsUnhealthy = b.counter("karpenter_nodeclaims_unhealthy_disrupted_total", "NodeClaims replaced because their node stayed unhealthy, by the node's condition in snake case.", "condition", "nodepool", "capacity_type", "image_id")
 	m.PodsDisruptionInitiated = b.counter("karpenter_pods_disruption_initiated_total", "Pods that had to move with a disrupted NodeClaim.", disrupted...)
 	m.ClaimTermination = b.histogram("karpenter_nodeclaims_termination_duration_seconds", "From the deletion of a NodeClaim until it is gone.", nil, "nodepool")
 	m.InstanceTermination = b.histogram("karpenter_nodeclaims_instance_termination_duration_seconds", "From the request to end an instance until it is gone.", nil, "nodepool")

@@ -72,6 +72,7 @@ func TestKarpenterLabels(t *testing.T) {
 		"karpenter_nodeclaims_created_total":                                  "counter reason,nodepool,min_values_relaxed",
 		"karpenter_nodeclaims_terminated_total":                               "counter nodepool,capacity_type,zone",
 		"karpenter_nodeclaims_disrupted_total":                                "counter " + disrupted,
+		"karpenter_nodeclaims_unhealthy_disrupted_total":                      "counter condition,nodepool,capacity_type,image_id",
 		"karpenter_pods_disruption_initiated_total":                           "counter " + disrupted,
 		"karpenter_nodeclaims_termination_duration_seconds":                   "histogram nodepool",
 		"karpenter_nodeclaims_instance_termination_duration_seconds":          "histogram nodepool",

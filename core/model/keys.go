@@ -40,6 +40,7 @@ const (
 	AnnotationInterruption         = "weir.dev/interruption"       // a notice's face on the claim, JSON
 	AnnotationInstanceSelection    = "weir.dev/instance-selection" // on a NodePool: strategy that prices it
 	AnnotationConsolidation        = "weir.dev/consolidation"      // on a NodePool: strategy that scores its moves
+	AnnotationRepair               = "weir.dev/repair"             // why a claim is about to be replaced as broken: its termination timestamp is ours
 	AnnotationRebalance            = "weir.dev/rebalance"          // on a NodePool: record, cordon or replace-then-drain
 )
 

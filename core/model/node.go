@@ -89,12 +89,16 @@ type Node struct {
 	Allocatable resource.Vector
 	Cordoned    bool // spec.unschedulable
 	Ready       bool
-	ReadySince  time.Time // last change of Ready
-	Created     time.Time
-	Deleting    *time.Time
-	Pods        []*Pod  // bound to it, terminal ones left out
-	USDPerHour  float64 // of its own offering; meaningless unless PriceKnown
-	PriceKnown  bool
+	ReadySince  time.Time // last change of the condition Ready, zero = never reported
+	Silent      bool      // Ready is Unknown: its kubelet does not report any more
+	// Health are the conditions other than Ready by which agents say that a part of the
+	// node works (their types end in Ready).
+	Health     []Condition
+	Created    time.Time
+	Deleting   *time.Time
+	Pods       []*Pod  // bound to it, terminal ones left out
+	USDPerHour float64 // of its own offering; meaningless unless PriceKnown
+	PriceKnown bool
 	// Preempting are pods that were nominated to the node: they wait for others to be
 	// evicted from it, and nothing else may take their room.
 	Preempting []*Pod
@@ -102,6 +106,29 @@ type Node struct {
 	// VolumeLimits is how many volumes may be attached, by CSI driver, as the node's
 	// drivers report it; nil = they have not reported yet.
 	VolumeLimits map[string]int64
+}
+
+// NodeReady is the condition by which a kubelet says that it works.
+const NodeReady = "Ready"
+
+// Condition finds Ready or one of Health, with false where the node does not have it.
+func (n *Node) Condition(t string) (Condition, bool) {
+	if t == NodeReady {
+		c := Condition{Type: t, Status: "False", Since: n.ReadySince}
+		switch {
+		case n.Ready:
+			c.Status = "True"
+		case n.Silent:
+			c.Status = "Unknown"
+		}
+		return c, n.Ready || n.Silent || !n.ReadySince.IsZero()
+	}
+	for _, c := range n.Health {
+		if c.Type == t {
+			return c, true
+		}
+	}
+	return Condition{}, false
 }
 
 // ID is the name to show: of the node, else of its claim.

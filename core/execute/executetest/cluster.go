@@ -43,8 +43,9 @@ type Cluster struct {
 	Ledger    ledger.Store
 	Planner   execute.Planner
 	Workloads []*Workload
-	NodeUp    time.Duration // from running to Ready
-	Detach    time.Duration // from the end of the last pod that mounts a volume until it is detached from a ready node
+	NodeUp    time.Duration   // from running to Ready
+	Dead      map[string]bool // nodes whose kubelet does nothing any more, by name
+	Detach    time.Duration   // from the end of the last pod that mounts a volume until it is detached from a ready node
 
 	now     time.Time
 	serial  int
@@ -66,7 +67,7 @@ type Cluster struct {
 
 // New makes a cluster whose controllers are made by f, one for each life.
 func New(offerings func(*model.NodeClass) []*model.Offering, store ledger.Store, planner execute.Planner, f func(epoch int64) Stepper) *Cluster {
-	c := &Cluster{now: Start, Ledger: store, Planner: planner, make: f, NodeUp: 10 * time.Second, Detach: 3 * time.Second, idle: map[string]time.Time{}}
+	c := &Cluster{now: Start, Ledger: store, Planner: planner, make: f, NodeUp: 10 * time.Second, Detach: 3 * time.Second, Dead: map[string]bool{}, idle: map[string]time.Time{}}
 	c.API = NewAPI(c.Now)
 	c.EC2 = sim.New(sim.Config{Seed: 1, Now: c.Now, Cluster: Name, Catalogue: offerings})
 	return c
@@ -190,9 +191,10 @@ func (c *Cluster) kubelets() {
 			}
 			continue
 		}
-		if ready := alive && !c.now.Before(m.RunningAt.Add(c.NodeUp)); n.Ready != ready {
+		dead := c.Dead[n.Name]
+		if ready := alive && !dead && !c.now.Before(m.RunningAt.Add(c.NodeUp)); n.Ready != ready {
 			u := *n
-			u.Ready, u.ReadySince = ready, c.now
+			u.Ready, u.ReadySince, u.Silent = ready, c.now, dead && alive
 			u.Taints = slices.DeleteFunc(slices.Clone(u.Taints), func(t model.Taint) bool { return t.Key == "node.kubernetes.io/not-ready" })
 			if !ready {
 				u.Taints = append(u.Taints, model.Taint{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"})
@@ -204,6 +206,7 @@ func (c *Cluster) kubelets() {
 		p := c.API.Pods[id]
 		n := c.API.Nodes[p.NodeName]
 		switch {
+		case c.Dead[p.NodeName] && n != nil: // its pods neither end nor report
 		case p.Deleting != nil && (!c.now.Before(*p.Deleting) || n == nil):
 			c.API.RemovePod(id)
 		case p.Deleting == nil && n != nil && n.Ready != p.Ready:

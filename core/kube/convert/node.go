@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weir-project/weir/core/model"
@@ -18,9 +20,16 @@ func Node(in *corev1.Node) (*model.Node, error) {
 		Deleting: instant(in.DeletionTimestamp),
 	}
 	for _, c := range in.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			n.Ready = c.Status == corev1.ConditionTrue
+		switch {
+		case c.Type == corev1.NodeReady:
+			n.Ready, n.Silent = c.Status == corev1.ConditionTrue, c.Status == corev1.ConditionUnknown
 			n.ReadySince = c.LastTransitionTime.UTC()
+		case strings.HasSuffix(string(c.Type), "Ready"): // the reason and the message of good health change for nothing
+			h := model.Condition{Type: string(c.Type), Status: string(c.Status), Since: c.LastTransitionTime.UTC()}
+			if c.Status != corev1.ConditionTrue {
+				h.Reason, h.Message = c.Reason, c.Message
+			}
+			n.Health = append(n.Health, h)
 		}
 	}
 	var err error
