@@ -129,7 +129,7 @@ func (o *catalogueOptions) run(wide bool) error {
 			return badInput{err}
 		}
 	}
-	pool, class, err := o.subject(in)
+	pool, class, err := subject(in, o.pool, o.nodeClass)
 	if err != nil {
 		return err
 	}
@@ -143,12 +143,12 @@ func (o *catalogueOptions) run(wide bool) error {
 }
 
 // subject finds the pool and the class that the question is about; both may be nil.
-func (o *catalogueOptions) subject(in *load.Input) (*model.Pool, *model.NodeClass, error) {
+func subject(in *load.Input, poolName, className string) (*model.Pool, *model.NodeClass, error) {
 	var pool *model.Pool
 	var pools, classes []string
 	for _, p := range in.Pools {
 		pools = append(pools, p.Name)
-		if p.Name == o.pool {
+		if p.Name == poolName {
 			pool = p
 		}
 	}
@@ -156,10 +156,10 @@ func (o *catalogueOptions) subject(in *load.Input) (*model.Pool, *model.NodeClas
 		classes = append(classes, n)
 	}
 	sort.Strings(classes)
-	if o.pool != "" && pool == nil {
-		return nil, nil, bad("--nodepool: the input has no NodePool %q, expected one of [%s]%s", o.pool, strings.Join(pools, ", "), didYouMean(o.pool, pools, ""))
+	if poolName != "" && pool == nil {
+		return nil, nil, bad("--nodepool: the input has no NodePool %q, expected one of [%s]%s", poolName, strings.Join(pools, ", "), didYouMean(poolName, pools, ""))
 	}
-	name := o.nodeClass
+	name := className
 	switch {
 	case name == "" && pool != nil:
 		name = pool.NodeClass.Name

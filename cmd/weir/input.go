@@ -122,7 +122,7 @@ func (i *inputs) configuration() (*config.Loaded, error) {
 		}
 	}
 	if i.policy != "" {
-		in.Flags = map[string]string{"preference-policy": i.policy}
+		in.Flags["preference-policy"] = i.policy
 	}
 	if i.config != "" {
 		data, err := readFile(i.config)

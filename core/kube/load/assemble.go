@@ -12,6 +12,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
+	"github.com/weir-project/weir/core/api/awsv1"
 	"github.com/weir-project/weir/core/api/keys"
 	"github.com/weir-project/weir/core/kube/convert"
 	"github.com/weir-project/weir/core/model"
@@ -20,7 +21,7 @@ import (
 
 // assemble makes the input of what was read.
 func (l *loader) assemble() (*Input, error) {
-	in := &Input{NodeClasses: map[string]*model.NodeClass{}}
+	in := &Input{NodeClasses: map[string]*model.NodeClass{}, Classes: map[string]*awsv1.EC2NodeClass{}}
 	a := l.admission()
 	if err := l.expand(a); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (l *loader) poolsInto(in *Input) {
 		if c.Unusable != "" {
 			l.warn("EC2NodeClass %s cannot be used: %s", c.Name, c.Unusable)
 		}
-		in.NodeClasses[c.Name] = c
+		in.NodeClasses[c.Name], in.Classes[c.Name] = c, o
 	}
 	for _, o := range l.pools {
 		p, err := convert.Pool(o)

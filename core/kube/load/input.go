@@ -5,6 +5,7 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/weir-project/weir/core/api/awsv1"
 	"github.com/weir-project/weir/core/model"
 )
 
@@ -17,6 +18,8 @@ type Input struct {
 	DaemonSets  []*model.DaemonSet // in the order of the input
 	PDBs        []*model.PDB       // in the order of the input
 	Warnings    []string
+
+	Classes map[string]*awsv1.EC2NodeClass // of NodeClasses, as they were written
 
 	// For those who let time pass; planners look at the pods.
 	Workloads []Workload

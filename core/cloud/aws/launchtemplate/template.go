@@ -140,6 +140,15 @@ func (in *Input) AllTags() map[string]string {
 	return out
 }
 
+// ClusterTags are the tags that every instance of a cluster's pool and class carries.
+func ClusterTags(cluster, pool, class string) map[string]string {
+	out := map[string]string{keys.ClusterTag: cluster, keys.ClusterOwnedTag + cluster: "owned", keys.NodeClassLabel: class}
+	if pool != "" {
+		out[keys.NodePool] = pool
+	}
+	return out
+}
+
 // List writes tags as EC2 takes them, in order.
 func List(tags map[string]string) []types.Tag {
 	var out []types.Tag

@@ -14,6 +14,10 @@ import (
 // bottlerocket writes settings into the user's TOML; everything else in it stays.
 func bottlerocket(in *Input) (Output, error) {
 	doc := map[string]any{}
+	// To TOML such a line is a comment, and a script of nothing else would be taken for settings.
+	if strings.HasPrefix(strings.TrimSpace(in.User), "#!") {
+		return Output{}, bad("not TOML, which Bottlerocket reads: it begins as a script does")
+	}
 	if err := toml.Unmarshal([]byte(in.User), &doc); err != nil {
 		return Output{}, bad("not TOML, which Bottlerocket reads: %v", err)
 	}
