@@ -301,7 +301,7 @@ func (o *renderOptions) render(cfg *config.Loaded, table *catalogue.Table, pool 
 		r.Warnings = append(r.Warnings, "no NodePool is named: labels and taints of one are left out")
 	}
 	kind := launchtemplate.Type{Labels: t.Labels, MaxPods: int32(r.MaxPods)}
-	made, warnings, err := launchtemplate.New(&in, ami, kind, o.reservation)
+	made, warnings, err := launchtemplate.New(&in, ami, kind, reservationOf(object, o.reservation))
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -398,4 +398,15 @@ func (r *rendered) WriteTable(w io.Writer) error {
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// reservationOf is the reservation of that id as the class's status knows it.
+func reservationOf(c *awsv1.EC2NodeClass, id string) launchtemplate.Reservation {
+	out := launchtemplate.Reservation{ID: id}
+	for _, r := range c.Status.CapacityReservations {
+		if r.ID == id {
+			out.Type, out.Interruptible = r.ReservationType, r.Interruptible
+		}
+	}
+	return out
 }

@@ -30,7 +30,7 @@ const (
 
 // Extended resources that depend on the node class.
 const (
-	resourceEFA         = "vpc.amazonaws.com/efa"
+	resourceEFA         = model.ResourceEFA
 	resourcePrivateIPv4 = "vpc.amazonaws.com/PrivateIPv4Address" // Windows nodes: addresses for pods
 )
 

@@ -16,7 +16,9 @@ type Offer struct {
 	USDPerHour   float64 `json:"usdPerHour"`         // market price when it was planned
 	Priority     float64 `json:"priority,omitempty"` // effective price; lower is preferred
 
-	ReservationID string `json:"reservationId,omitempty"` // of reserved capacity
+	ReservationID   string `json:"reservationId,omitempty"`   // of reserved capacity
+	ReservationType string `json:"reservationType,omitempty"` // default or capacity-block; empty = default
+	Interruptible   bool   `json:"interruptible,omitempty"`   // its owner may take the capacity back
 }
 
 // Launch asks for instances of one capacity type that are all alike.
@@ -31,6 +33,7 @@ type Launch struct {
 	Labels       map[string]string `json:"labels"` // for the kubelet
 	Taints       []model.Taint     `json:"taints"` // for the kubelet, karpenter.sh/unregistered included
 	Tags         map[string]string `json:"tags"`
+	EFA          bool              `json:"efa,omitempty"` // the claims ask for Elastic Fabric Adapters
 }
 
 // Instance is a machine as the cloud reports it.

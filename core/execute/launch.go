@@ -201,12 +201,18 @@ func (x *Executor) newLaunch(n *model.NewNode) *launch {
 		if i == maxOffers {
 			break
 		}
-		l.offers = append(l.offers, cloud.Offer{InstanceType: o.Type.Name, Zone: o.Zone, ReservationID: o.ReservationID, USDPerHour: o.USDPerHour, Priority: float64(i)})
+		l.offers = append(l.offers, offer(o, i))
 	}
 	// Where the strategy's order is not that of the prices, the fleet must keep the strategy's.
 	l.ordered = !slices.IsSortedFunc(l.offers, func(a, b cloud.Offer) int { return cmp.Compare(a.USDPerHour, b.USDPerHour) })
 	x.launches = append(x.launches, l)
 	return l
+}
+
+// offer is an offering as a launch names it, at its place in the strategy's order.
+func offer(o *model.Offering, place int) cloud.Offer {
+	return cloud.Offer{InstanceType: o.Type.Name, Zone: o.Zone, USDPerHour: o.USDPerHour, Priority: float64(place),
+		ReservationID: o.ReservationID, ReservationType: o.ReservationType, Interruptible: o.Interruptible}
 }
 
 // comingFor makes the claim of a planned node.
@@ -368,6 +374,7 @@ func (x *Executor) cloudLaunch(l *launch, live []*coming) cloud.Launch {
 	}
 	for _, c := range live {
 		out.Claims = append(out.Claims, c.claim.Name)
+		out.EFA = out.EFA || c.claim.Requests.Get(model.ResourceEFA) > 0
 	}
 	if len(live) == 1 {
 		out.Tags[TagClaim] = live[0].claim.Name

@@ -57,7 +57,7 @@ func (x *Executor) offersOfSpec(l *launch, c *model.Claim) bool {
 	for i, o := range fit {
 		// a reservation stands alone: its instances are counted
 		if o.CapacityType == l.capacity && len(l.offers) < maxOffers && (i == 0 || o.ReservationID == "") {
-			l.offers = append(l.offers, cloud.Offer{InstanceType: o.Type.Name, Zone: o.Zone, ReservationID: o.ReservationID, USDPerHour: o.USDPerHour, Priority: float64(i)})
+			l.offers = append(l.offers, offer(o, i))
 		}
 	}
 	for _, cm := range l.claims {

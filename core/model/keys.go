@@ -121,3 +121,6 @@ func CanonicalKey(key string) string {
 	}
 	return key
 }
+
+// ResourceEFA counts Elastic Fabric Adapters.
+const ResourceEFA = "vpc.amazonaws.com/efa"

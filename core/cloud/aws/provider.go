@@ -165,7 +165,7 @@ func (p *Provider) Render(ctx context.Context, l cloud.Launch) ([]byte, error) {
 			if t == nil {
 				return render.Type{}, false
 			}
-			return render.Type{Labels: t.Labels, MaxPods: int32(t.Capacity.Get("pods"))}, true
+			return render.Type{Labels: t.Labels, MaxPods: int32(t.Capacity.Get("pods")), EFA: int32(t.Capacity.Get(model.ResourceEFA))}, true
 		},
 		Subnet: func(zone string) string { return p.subnet(c, zone) },
 	})

@@ -36,12 +36,21 @@ type Input struct {
 	Tags         map[string]string // of the launch; they win over the class's
 	// Reservations says whether reserved capacity is bought by name only, so that no other launch uses it up.
 	Reservations bool
+	EFA          bool // the claims ask for Elastic Fabric Adapters: the instance has all that its type may have
 }
 
 // Type is what a launch must know of an instance type under the class.
 type Type struct {
 	Labels  map[string]string // as the node will carry them
 	MaxPods int32
+	EFA     int32 // Elastic Fabric Adapters that it may have
+}
+
+// Reservation is the capacity reservation that is bought from; without an id none is.
+type Reservation struct {
+	ID            string
+	Type          string // default or capacity-block; empty = default
+	Interruptible bool   // its owner may take the capacity back
 }
 
 // Template is a launch template. Its name is a hash of its content: one that exists under the name is the same.
@@ -69,7 +78,7 @@ func Check(c *awsv1.EC2NodeClass) error {
 
 // New writes the template of an image and an instance type, out of a capacity reservation where one is named, and warns of
 // settings of the user that will not hold.
-func New(in *Input, ami awsv1.AMI, t Type, reservation string) (Template, []string, error) {
+func New(in *Input, ami awsv1.AMI, t Type, reservation Reservation) (Template, []string, error) {
 	if err := Check(in.Class); err != nil {
 		return Template{}, nil, err
 	}
@@ -77,7 +86,7 @@ func New(in *Input, ami awsv1.AMI, t Type, reservation string) (Template, []stri
 	if err != nil {
 		return Template{}, nil, err
 	}
-	data := in.data(ami, reservation, base64.StdEncoding.EncodeToString(text.Text))
+	data := in.data(ami, t, reservation, base64.StdEncoding.EncodeToString(text.Text))
 	name, err := templateName(in.Class.Name, data)
 	if err != nil {
 		return Template{}, nil, err
@@ -190,7 +199,7 @@ func ImageFor(class *awsv1.EC2NodeClass, labels map[string]string) (awsv1.AMI, b
 	return awsv1.AMI{}, false
 }
 
-func (in *Input) data(ami awsv1.AMI, reservation, userData string) *types.RequestLaunchTemplateData {
+func (in *Input) data(ami awsv1.AMI, t Type, reservation Reservation, userData string) *types.RequestLaunchTemplateData {
 	spec := &in.Class.Spec
 	profile := in.Class.Status.InstanceProfile
 	if spec.InstanceProfile != nil {
@@ -201,7 +210,7 @@ func (in *Input) data(ami awsv1.AMI, reservation, userData string) *types.Reques
 		IamInstanceProfile:  &types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: &profile},
 		ImageId:             ptr(ami.ID),
 		MetadataOptions:     in.metadata(),
-		NetworkInterfaces:   in.interfaces(),
+		NetworkInterfaces:   in.interfaces(t),
 		Placement:           &types.LaunchTemplatePlacementRequest{Tenancy: tenancy(in.Labels)},
 		TagSpecifications:   []types.LaunchTemplateTagSpecificationRequest{{ResourceType: types.ResourceTypeNetworkInterface, Tags: List(in.tagsOfTemplate())}},
 	}
@@ -250,16 +259,23 @@ func (in *Input) placement(d *types.RequestLaunchTemplateData) {
 }
 
 // reservation buys from the named reservation only, or from none: an open one is not used up by accident.
-func (in *Input) reservation(d *types.RequestLaunchTemplateData, id string) {
+func (in *Input) reservation(d *types.RequestLaunchTemplateData, r Reservation) {
 	if !in.Reservations {
 		return
 	}
 	s := &types.LaunchTemplateCapacityReservationSpecificationRequest{CapacityReservationPreference: types.CapacityReservationPreferenceNone}
-	if id != "" {
+	if r.ID != "" {
 		s.CapacityReservationPreference = types.CapacityReservationPreferenceCapacityReservationsOnly
-		s.CapacityReservationTarget = &types.CapacityReservationTarget{CapacityReservationId: &id}
+		s.CapacityReservationTarget = &types.CapacityReservationTarget{CapacityReservationId: &r.ID}
 	}
 	d.CapacityReservationSpecification = s
+	switch {
+	case r.ID == "":
+	case r.Type == ReservationBlock:
+		d.InstanceMarketOptions = &types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: types.MarketTypeCapacityBlock}
+	case r.Interruptible:
+		d.InstanceMarketOptions = &types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: types.MarketTypeInterruptibleCapacityReservation}
+	}
 }
 
 // noProtocolIPv6 are the regions whose metadata service does not know the setting.
@@ -283,8 +299,12 @@ func (in *Input) metadata() *types.LaunchTemplateInstanceMetadataOptionsRequest 
 	return out
 }
 
-// interfaces lists the network interfaces; the security groups stand inside them.
-func (in *Input) interfaces() []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
+// ReservationBlock is the type of reservations for a time that was paid for ahead.
+const ReservationBlock = "capacity-block"
+
+// interfaces lists the network interfaces; the security groups stand inside them. The class's own list wins over what the
+// claims ask for.
+func (in *Input) interfaces(t Type) []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 	spec := &in.Class.Spec
 	var groups []string
 	for _, g := range in.Class.Status.SecurityGroups {
@@ -299,6 +319,15 @@ func (in *Input) interfaces() []types.LaunchTemplateInstanceNetworkInterfaceSpec
 			NetworkCardIndex: ptr(card), DeviceIndex: ptr(device), Groups: groups, AssociatePublicIpAddress: spec.AssociatePublicIPAddress,
 			Ipv4PrefixCount: spec.IPPrefixCount, ConnectionTrackingSpecification: tracking,
 		}
+	}
+	if len(spec.NetworkInterfaces) == 0 && in.EFA && t.EFA > 0 {
+		var out []types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest
+		for card := range t.EFA {
+			one := plain(card, min(card, 1))
+			one.InterfaceType = ptr("efa")
+			out = append(out, in.ipv6(one))
+		}
+		return out
 	}
 	if len(spec.NetworkInterfaces) == 0 {
 		one := plain(0, 0)

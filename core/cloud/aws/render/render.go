@@ -62,7 +62,7 @@ func Render(in Input) (*Request, error) {
 	r := &renderer{Input: in, byName: map[string]int{}}
 	r.templates = launchtemplate.Input{
 		Class: in.Class, Cluster: in.Cluster, Region: in.Region, Reservations: in.Reservations,
-		CapacityType: in.Launch.CapacityType, Labels: in.Launch.Labels, Taints: in.Launch.Taints, Tags: in.Launch.Tags,
+		EFA: in.Launch.EFA, CapacityType: in.Launch.CapacityType, Labels: in.Launch.Labels, Taints: in.Launch.Taints, Tags: in.Launch.Tags,
 	}
 	for _, o := range in.Launch.Offers {
 		if r.offers == MaxOffers {
@@ -170,7 +170,7 @@ func (r *renderer) subnet(zone string) string {
 
 // template makes the template of an image and an instance type, unless the same is there already.
 func (r *renderer) template(ami awsv1.AMI, t Type, o cloud.Offer) (string, error) {
-	made, warnings, err := launchtemplate.New(&r.templates, ami, t, o.ReservationID)
+	made, warnings, err := launchtemplate.New(&r.templates, ami, t, launchtemplate.Reservation{ID: o.ReservationID, Type: o.ReservationType, Interruptible: o.Interruptible})
 	if err != nil {
 		return "", err
 	}
@@ -191,8 +191,15 @@ func (r *renderer) fleet() {
 	f := r.out.Fleet
 	f.Type = types.FleetTypeInstant
 	f.TargetCapacitySpecification = &types.TargetCapacitySpecificationRequest{TotalTargetCapacity: sdk.Int32(int32(len(r.Launch.Claims)))}
-	switch r.Launch.CapacityType {
-	case model.Spot:
+	switch first := r.Launch.Offers[0]; {
+	case first.ReservationType == launchtemplate.ReservationBlock:
+		f.TargetCapacitySpecification.DefaultTargetCapacityType = types.DefaultTargetCapacityTypeCapacityBlock
+	case first.ReservationID != "" && first.Interruptible:
+		f.TargetCapacitySpecification.DefaultTargetCapacityType = types.DefaultTargetCapacityTypeReservedCapacity
+		f.ReservedCapacityOptions = &types.ReservedCapacityOptionsRequest{
+			ReservationTypes: []types.FleetReservationType{types.FleetReservationTypeInterruptibleCapacityReservation},
+		}
+	case r.Launch.CapacityType == model.Spot:
 		f.TargetCapacitySpecification.DefaultTargetCapacityType = types.DefaultTargetCapacityTypeSpot
 		f.SpotOptions = &types.SpotOptionsRequest{AllocationStrategy: types.SpotAllocationStrategyPriceCapacityOptimized}
 		if r.Launch.Prioritized {

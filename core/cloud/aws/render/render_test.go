@@ -66,6 +66,8 @@ func input(c *awsv1.EC2NodeClass, capacity string, offers ...string) render.Inpu
 				t.Labels["karpenter.k8s.aws/instance-gpu-count"] = "1"
 			case name == "m7i.large":
 				t.MaxPods = 29
+			case strings.HasPrefix(name, "p4d"):
+				t.EFA = 4
 			case name == "none.large":
 				return render.Type{}, false
 			case name == "mac.large":
@@ -106,7 +108,14 @@ func TestGolden(t *testing.T) {
 	v6.Cluster.DNS = "fd00::a"
 	reserved := input(class(t, ""), "reserved", "m7i.xlarge/eu-west-1a")
 	reserved.Reservations, reserved.Launch.Offers[0].ReservationID = true, "cr-1"
+	block := input(class(t, ""), "reserved", "m7i.xlarge/eu-west-1a")
+	block.Reservations, block.Launch.Offers[0].ReservationID, block.Launch.Offers[0].ReservationType = true, "cr-2", "capacity-block"
+	lent := input(class(t, ""), "reserved", "m7i.xlarge/eu-west-1a")
+	lent.Reservations, lent.Launch.Offers[0].ReservationID, lent.Launch.Offers[0].Interruptible = true, "cr-3", true
+	efa := input(class(t, ""), "on-demand", "p4d.24xlarge/eu-west-1a", "m7i.xlarge/eu-west-1a")
+	efa.Launch.EFA = true
 	for name, in := range map[string]render.Input{
+		"block": block, "interruptible": lent, "efa": efa,
 		"spot":      input(class(t, ""), "spot", "m7i.xlarge/eu-west-1a", "m7g.xlarge/eu-west-1b", "m7i.2xlarge/eu-west-1b", "m7i.large/eu-west-1a"),
 		"on-demand": input(class(t, ""), "on-demand", "g5.xlarge/eu-west-1a"),
 		"ordered":   ordered,
