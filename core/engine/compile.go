@@ -33,6 +33,7 @@ type problem struct {
 	stocked map[string]int64 // the same before anything was bought
 	varied  []varied         // new nodes of pools that are to lie in several places
 	kept    []model.Verdict  // pods that have their verdict already
+	unseen  bool             // the time ended before all pods were looked at
 	before  []*model.NewNode // what the attempt before bought, some of whose pods could not run there
 }
 

@@ -25,6 +25,9 @@ func (p *packer) fold(cols []column, value []float64, effort int64) []column {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(eff[a], eff[b]) })
 	for _, i := range order {
+		if !f.goOn() {
+			break
+		}
 		for f.work < effort && f.cols[i].times > 0 && f.giveUp(i) {
 		}
 	}

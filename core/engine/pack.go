@@ -25,17 +25,18 @@ const (
 
 // packer buys nodes of some options for the pods that some groups have left.
 type packer struct {
-	pr      *problem
-	groups  []*group
-	options []*option
-	joins   *joins
-	levels  []int // of the priority of each group, nil = priorities are not looked at
-	large   bool  // the largest machine first, then ranked by price: how first-fit buys
-	y       weights
-	holders *holders
-	shape   *shape
-	numbers int  // of options, those at later steps included
-	noAims  bool // least shares of strategies are given up
+	pr        *problem
+	groups    []*group
+	options   []*option
+	joins     *joins
+	levels    []int // of the priority of each group, nil = priorities are not looked at
+	large     bool  // the largest machine first, then ranked by price: how first-fit buys
+	y         weights
+	holders   *holders
+	shape     *shape
+	numbers   int  // of options, those at later steps included
+	noAims    bool // least shares of strategies are given up
+	bettering bool // what is packed now is to be better than what there is
 }
 
 // queue orders options by the efficiency that they last had.
@@ -206,7 +207,7 @@ func (p *packer) fillUp(f *filler, m *moving, c *caps) ([]column, int64) {
 	now, followed := 1, 0
 	worth := f.worth()
 	var parked []*option // wait until a strategy's share allows them again
-	for q.Len() > 0 && len(f.order) > 0 {
+	for q.Len() > 0 && len(f.order) > 0 && p.goOn() {
 		o := q.opts[0]
 		s := &state[o.index]
 		if s.made != now {
@@ -352,7 +353,8 @@ func (p *packer) pack(value []float64, left []int64) []column {
 	units := sum(left)
 	best, work := p.first(value, left)
 	bestLeft := slices.Clone(left)
-	if !p.large {
+	p.bettering = true
+	if !p.large && p.goOn() {
 		effort := min(effortOfRounds+roundsPerUnit*units/5, roundsPerUnit*units)
 		best, bestLeft, work = p.rounds(value, start, best, bestLeft, work, effort)
 		if len(p.limitedPools()) > 0 && work < effortOfRounds/8 {
@@ -412,7 +414,7 @@ func (p *packer) rounds(value []float64, start []int64, best []column, bestLeft 
 			best, bestLeft = cols, over
 		}
 	}
-	for round := 1; round < maxRounds && work < smallWork && work*int64(round+1) < effort; round++ {
+	for round := 1; round < maxRounds && work < smallWork && work*int64(round+1) < effort && p.goOn(); round++ {
 		p.revalue(v, value, cols, over)
 		try := slices.Clone(start)
 		tried, w := p.greedy(v, try, p.newCaps())
@@ -420,7 +422,7 @@ func (p *packer) rounds(value []float64, start []int64, best []column, bestLeft 
 	}
 	factor := p.factors()
 	for round := range adaptiveRounds {
-		if work*int64(round+2) > effort {
+		if work*int64(round+2) > effort || !p.goOn() {
 			break
 		}
 		try := slices.Clone(start)
@@ -459,6 +461,9 @@ func (p *packer) factors() []float64 {
 // worse than a lower one did.
 func (p *packer) spare(value []float64, start []int64, best []column, bestLeft []int64) ([]column, []int64) {
 	for _, part := range []struct{ of, minus int64 }{{80, 0}, {50, 0}, {25, 0}, {0, 0}, {100, 1}, {100, 2}, {100, 3}} {
+		if !p.goOn() {
+			break
+		}
 		c := p.newCaps()
 		c.scale(part.of)
 		for _, l := range c.limits {
@@ -481,7 +486,7 @@ func (p *packer) spare(value []float64, start []int64, best []column, bestLeft [
 func (p *packer) vary(value []float64, start []int64, best []column, bestLeft []int64, work int64) ([]column, []int64) {
 	v := make([]float64, len(value))
 	draw := uint64(1)
-	for spent, n := work+int64(len(p.options)), 0; n < maxVaried && spent < effortOfVaried; n++ {
+	for spent, n := work+int64(len(p.options)), 0; n < maxVaried && spent < effortOfVaried && p.goOn(); n++ {
 		for g := range v {
 			draw = draw*6364136223846793005 + 1442695040888963407
 			v[g] = value[g] * math.Exp2(2*float64(draw>>40)/(1<<24)-1)
@@ -545,7 +550,7 @@ func (p *packer) revalue(v, value []float64, cols []column, over []int64) {
 // as that saves money. Each try looks at a larger share of the nodes.
 func (p *packer) improve(cols []column, left []int64, value []float64, effort int64) []column {
 	var spent int64
-	for share := 0.02; share < 0.5 && spent < effort; share *= 1.6 {
+	for share := 0.02; share < 0.5 && spent < effort && p.goOn(); share *= 1.6 {
 		slices.SortStableFunc(cols, func(a, b column) int { return cmp.Compare(a.valueAt(value), b.valueAt(value)) })
 		total, taken, k := cost(cols), 0.0, 0
 		again := slices.Clone(left)

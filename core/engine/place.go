@@ -18,19 +18,30 @@ type Result struct {
 	Notes      []string     // what else is to be said of preferences
 	Bound      float64      // USD per hour that no legal plan for the pods on New can go below, real money
 	Shortfalls []model.Shortfall
+	Budget     *model.BudgetEnd // nil = planning was not stopped by its time budget
 
 	// tied says that the plan was made with more than the rules ask for, such as a zone
 	// that was chosen for the sake of a spread: Bound is then not proven by it.
 	tied bool
+	cut  bool // the time ended before all pods were looked at
 }
 
 // Place finds a place for every waiting pod of the world that can have one: on
 // existing nodes first, then on new ones of the pools in the order of their weight.
 // Pools of equal weight compete by price. Where room or limits do not suffice for all,
 // pods of higher priority come first. prices may be nil: the market's hold.
+//
+// When the world's budget ends, what makes a plan cheaper is left out first. Where not
+// even that suffices, pods that were not looked at have a verdict that says so; what is
+// planned is legal all the same.
 func Place(w *model.World, prices *model.Prices) *Result {
+	w, clock := timed(w)
 	r := underPolicy(w, prices)
+	r.Budget = clock.end(r)
 	if r.tied && len(r.New) > 0 {
+		if r.Bound = 0; !w.Budget.MayPlace() {
+			return r
+		}
 		var pods []*model.Pod
 		for _, n := range r.New {
 			pods = append(pods, n.Pods...)
@@ -44,12 +55,15 @@ func Place(w *model.World, prices *model.Prices) *Result {
 // served first, whatever that costs.
 func placeAll(w *model.World, prices *model.Prices, waiting []*model.Pod, ranked bool) *Result {
 	r, misfits := pass(w, prices, waiting, nil, ranked, nil)
-	if len(misfits) > 0 { // once more, knowing which nodes are bought for others: they may count for spreads
-		r, misfits = pass(w, prices, waiting, nil, ranked, r.New)
+	if len(misfits) > 0 && w.Budget.MayPlace() { // once more, knowing which nodes are bought for others: they may count for spreads
+		r, misfits = again(w, prices, waiting, nil, ranked, r, misfits)
 	}
 	var out []model.Verdict
 	without := map[*model.Pod]bool{}
 	for attempt := 0; len(misfits) > 0; attempt++ {
+		if !w.Budget.MayPlace() {
+			return stripped(w, prices, r, misfits)
+		}
 		// Limits or room ended before all pods had a place, and those that have one
 		// cannot run without the others: take them out and plan again. The last
 		// attempt leaves out everything that asks something of others.
@@ -66,12 +80,26 @@ func placeAll(w *model.World, prices *model.Prices, waiting []*model.Pod, ranked
 			out = append(out, model.Verdict{Pod: m.pod, Reasons: []model.Reason{m.why}})
 		}
 		pods := slices.DeleteFunc(slices.Clone(waiting), func(p *model.Pod) bool { return without[p] })
-		r, misfits = pass(w, prices, pods, out, ranked, r.New)
+		r, misfits = again(w, prices, pods, out, ranked, r, misfits)
 		if attempt == maxReplans {
 			break
 		}
 	}
 	return r
+}
+
+// again is a pass that knows what the one before bought. Where the time ends in the middle
+// of it, what can be kept of the one before may be more.
+func again(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.Verdict, ranked bool, before *Result, misfits []misfit) (*Result, []misfit) {
+	r, bad := pass(w, prices, pods, kept, ranked, before.New)
+	if !r.cut {
+		return r, bad
+	}
+	r, before = stripped(w, prices, r, bad), stripped(w, prices, before, misfits)
+	if len(before.Unplaced) < len(r.Unplaced) {
+		r = before
+	}
+	return r, nil
 }
 
 // maxReplans is how often misfits are taken out before everything that asks
@@ -81,6 +109,9 @@ const maxReplans = 4
 // pass is one attempt over the given pods; kept are verdicts that stand already, before
 // is what the attempt before bought.
 func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.Verdict, ranked bool, before []*model.NewNode) (*Result, []misfit) {
+	if !w.Budget.MayPlace() {
+		return nothing(pods, kept), nil
+	}
 	pr := compile(w, prices, pods, ranked, before)
 	pr.kept = append(pr.kept, kept...)
 	res := &Result{Unplaced: pr.kept}
@@ -93,16 +124,16 @@ func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.
 		}
 	}
 	var y weights
-	if sum(left) > 0 {
+	if sum(left) > 0 && !pr.unseen {
 		all := pr.options(pr.pools, waiting(pr.groups, left))
 		_, y = newDual(newHolders(pr.groups, left, all), left, true).maximise()
 		before := slices.Clone(left)
 		for _, tier := range pr.tiers() {
-			if sum(left) == 0 {
+			if sum(left) == 0 || pr.unseen {
 				break
 			}
 			pr.buy(res, tier, y, left, next, false)
-			if sum(left) > 0 && aims(tier) {
+			if sum(left) > 0 && aims(tier) && !pr.unseen {
 				pr.buy(res, tier, y, left, next, true)
 			}
 		}
@@ -115,6 +146,10 @@ func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.
 	}
 	for i, g := range pr.groups {
 		if next[i] < len(g.pods) {
+			if pr.unseen {
+				res.Unplaced = append(res.Unplaced, unseenVerdicts(g.pods[next[i]:])...)
+				continue
+			}
 			reasons := pr.reasons(g)
 			if g.why != nil {
 				reasons = pr.because(g, *g.why)
@@ -125,6 +160,7 @@ func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.
 		}
 	}
 	sortVerdicts(res.Unplaced)
+	res.cut = pr.unseen
 	return res, replayPlan(w, res.Placements, res.New)
 }
 
@@ -160,6 +196,9 @@ func (pr *problem) existing(next []int) []model.Placement {
 	pods := map[*spot][]*model.Pod{}
 	near := make(map[*spot]*neighbours)
 	for _, gi := range order {
+		if pr.unseen = !pr.w.Budget.MayPlace(); pr.unseen {
+			break
+		}
 		g := pr.groups[gi]
 		for si, sp := range space.nodes {
 			if next[gi] == len(g.pods) {

@@ -52,16 +52,16 @@ func (c *contest) place(pods []*model.Pod, ranked bool) *Result {
 func (c *contest) plan(pods []*model.Pod) *Result {
 	cur := c.place(pods, false)
 	done := map[int32]bool{}
-	if c.first(cur, done) == nil {
+	if c.first(cur, done) == nil || !c.w.Budget.MayPlace() {
 		return cur
 	}
 	if ranked := c.place(pods, true); servesBetter(ranked, cur, math.MinInt32) {
 		cur = ranked
 	}
-	for p := c.first(cur, done); p != nil && c.budget > 0; p = c.first(cur, done) {
+	for p := c.first(cur, done); p != nil && c.budget > 0 && c.w.Budget.MayImprove(); p = c.first(cur, done) {
 		done[p.Priority] = true
 		above, below := split(pods, p.Priority)
-		if alone := c.plan(above); servesBetter(alone, cur, p.Priority) {
+		if alone := c.plan(above); servesBetter(alone, cur, p.Priority) && c.w.Budget.MayImprove() {
 			cur = c.extend(alone, above, below)
 		}
 	}
@@ -81,7 +81,7 @@ func (c *contest) extend(base *Result, in, below []*model.Pod) *Result {
 			n++
 		}
 		join := func(k int) *Result {
-			if c.budget <= 0 {
+			if c.budget <= 0 || !c.w.Budget.MayImprove() {
 				return nil
 			}
 			if r := c.place(slices.Concat(in, below[:k]), true); !servesBetter(base, r, lowest+1) {
@@ -98,7 +98,7 @@ func (c *contest) extend(base *Result, in, below []*model.Pod) *Result {
 		} else {
 			hi--
 		}
-		for hi-lo > n/fineness && c.budget > 0 {
+		for hi-lo > n/fineness && c.budget > 0 && c.w.Budget.MayImprove() {
 			mid := (lo + hi + 1) / 2
 			if r := join(mid); r != nil {
 				lo, best = mid, r
@@ -110,7 +110,11 @@ func (c *contest) extend(base *Result, in, below []*model.Pod) *Result {
 		cut = append(cut, below[lo:n]...)
 		below = below[n:]
 	}
-	base.Unplaced = append(base.Unplaced, c.outranked(cut)...)
+	if c.w.Budget.MayImprove() {
+		base.Unplaced = append(base.Unplaced, c.outranked(cut)...)
+	} else {
+		base.Unplaced = append(base.Unplaced, unseenVerdicts(cut)...)
+	}
 	sortVerdicts(base.Unplaced)
 	return base
 }

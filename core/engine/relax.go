@@ -93,6 +93,9 @@ type relaxer struct {
 	ref     *Result             // see hard; nil = not made yet
 	nowhere map[*model.Pod]bool // those without a place in ref
 	budget  int                 // further passes that may be made
+	late    bool                // the time budget ended before the passes did
+	kept    *Result             // the last attempt that is legal, where there is a time budget
+	keptAt  []int               // the levels of kept
 }
 
 // maxPasses and minPasses bound how often a plan is made for the sake of preferences;
@@ -371,6 +374,9 @@ func (r *relaxer) place() *Result {
 		return r.finished(res)
 	}
 	ref := r.hard()
+	if saved := r.saved(ref); saved != nil {
+		return r.finished(saved)
+	}
 	if res == nil {
 		return r.given(ref, fmt.Sprintf("preferences are not looked at in this plan: after %d passes there were still pods without a place", r.passes()))
 	}
@@ -407,6 +413,9 @@ func (r *relaxer) passes() int { return max(minPasses, min(maxPasses, passEffort
 func (r *relaxer) relaxed() *Result {
 	by := 1
 	for n := 0; r.budget > 0; n++ {
+		if r.late = !r.w.Budget.MayImprove(); r.late {
+			return nil
+		}
 		r.budget--
 		if n >= 3 || n > 0 && r.passes() < maxPasses/2 {
 			by *= 2
@@ -414,15 +423,24 @@ func (r *relaxer) relaxed() *Result {
 		w := r.world()
 		res, misfits := pass(w, r.prices, w.Pods, nil, false, nil)
 		if len(misfits) > 0 { // as placeAll does
-			res, misfits = pass(w, r.prices, w.Pods, nil, false, res.New)
+			res, misfits = again(w, r.prices, w.Pods, nil, false, res, misfits)
 		}
-		if n > 0 && len(res.Unplaced)+len(misfits) > 0 {
+		over := len(res.Unplaced)+len(misfits) > 0 && !r.w.Budget.MayPlace()
+		if over {
+			res, misfits = stripped(w, r.prices, res, misfits), nil
+		}
+		if n > 0 && !over && len(res.Unplaced)+len(misfits) > 0 {
 			r.hard() // where limits leave no room for many pods, no single step helps them
 		}
+		at := slices.Clone(r.level)
 		raised := r.raise(w, res, misfits, by)
-		if !raised && len(res.Unplaced)+len(misfits) > 0 {
-			res = byPriority(w, r.prices)
+		if !raised && !over && len(res.Unplaced)+len(misfits) > 0 {
+			res, misfits = byPriority(w, r.prices), nil
 			raised = r.raise(w, res, nil, by)
+		}
+		if raised && r.w.Budget != nil && len(misfits) == 0 {
+			r.restore(w, res)
+			r.kept, r.keptAt = res, at
 		}
 		if !raised {
 			r.restore(w, res)
@@ -430,6 +448,16 @@ func (r *relaxer) relaxed() *Result {
 		}
 	}
 	return nil
+}
+
+// saved is the last attempt with preferences, where the time budget ended before a plan
+// without them could be made that places as many pods; else nil.
+func (r *relaxer) saved(ref *Result) *Result {
+	if !ref.cut || r.kept == nil || len(r.kept.Unplaced) >= len(ref.Unplaced) {
+		return nil
+	}
+	r.level = r.keptAt
+	return r.kept
 }
 
 // world is the world with the copies of the pods at their present levels.
@@ -586,6 +614,9 @@ func (r *relaxer) finished(res *Result) *Result {
 
 // given is the plan without preferences, which says so.
 func (r *relaxer) given(ref *Result, why string) *Result {
+	if r.late {
+		why = "preferences are not looked at in this plan: the time budget ended before one was found that keeps them"
+	}
 	if ref.Relaxed = r.relaxations(ref, true); len(ref.Relaxed) > 0 {
 		ref.Notes = append(ref.Notes, why)
 	}

@@ -34,6 +34,7 @@ type Plan struct {
 	LowerBoundUSDPerHour float64     // proven bound for the pods of the plan, real money
 	Shortfalls           []Shortfall // aims of strategies that the plan did not reach
 	Warnings             []string
+	Budget               *BudgetEnd // nil = planning was not stopped by its time budget
 }
 
 // Move takes a pod from one node to another; To may be a node of the plan's Launch.

@@ -19,6 +19,8 @@ type World struct {
 	// Offerings by node class name: what can be bought with it, price and health included.
 	Offerings map[string][]*Offering
 	Settings  Settings
+	// Budget ends planning early; it is no part of what was seen. Nil = never.
+	Budget *TimeBudget `json:"-"`
 }
 
 // Settings are the parts of the configuration that planning reads; field names

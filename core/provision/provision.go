@@ -16,12 +16,17 @@ import (
 // A plan that engine.Check refuses is a fault of the engine or of a strategy's
 // numbers; its launches are dropped, the pods keep waiting, and the plan's warnings
 // say what was wrong.
+//
+// A plan that the world's time budget ended says so in Budget and in a warning.
 func Plan(w *model.World, prices *model.Prices) *model.Plan {
 	r := engine.Place(w, prices)
-	p := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound, Shortfalls: r.Shortfalls}
+	p := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound, Shortfalls: r.Shortfalls, Budget: r.Budget}
 	p.Strategy, p.Outcome = answeredBy(prices, r.New)
 	p.Warnings = append(thinSpot(r.New), youngTaints(w)...)
 	p.Warnings = append(p.Warnings, givenUp(r)...)
+	if r.Budget != nil {
+		p.Warnings = append(p.Warnings, r.Budget.Text("pods", "the plan may be dearer than need be"))
+	}
 	for _, s := range p.Shortfalls {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("NodePool %s: limit %q of strategy %s: %s", s.Pool, s.Limit, prices.ByPool[s.Pool].Strategy, s.Message))
 	}

@@ -123,7 +123,10 @@ func Plan(w *model.World, prices *model.Prices, notices []model.Notice) *model.P
 
 func place(w *model.World, prices *model.Prices) *model.Plan {
 	r := engine.Place(w, prices)
-	p := &model.Plan{Kind: model.PlanInterrupt, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound, Shortfalls: r.Shortfalls}
+	p := &model.Plan{Kind: model.PlanInterrupt, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound, Shortfalls: r.Shortfalls, Budget: r.Budget}
+	if r.Budget != nil {
+		p.Warnings = append(p.Warnings, r.Budget.Text("pods", "the plan may be dearer than need be"))
+	}
 	if bad := engine.CheckPriced(w, p, prices); len(bad) > 0 {
 		for _, err := range bad {
 			p.Warnings = append(p.Warnings, fmt.Sprintf("plan refused: %v", err))
