@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/weir-project/weir/core/claim"
-	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/model"
 )
 
