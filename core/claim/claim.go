@@ -42,10 +42,12 @@ const (
 // Observed is what is known of a claim.
 type Observed struct {
 	Claim    *model.Claim
-	Nodes    []*model.Node // Node objects that report its provider id, as they are
-	Pool     *model.Pool   // nil: made by hand, or the pool is gone
-	PodEvent time.Time     // last pod event seen on its node, zero = none seen
-	Ending   Ending        // how far the end has come; read only where the claim is being deleted
+	Nodes    []*model.Node    // Node objects that report its provider id, as they are
+	Pool     *model.Pool      // nil: made by hand, or the pool is gone
+	Class    *model.NodeClass // nil: not there
+	Machine  *model.Machine   // its instance as the cloud listed it, nil = not listed yet
+	PodEvent time.Time        // last pod event seen on its node, zero = none seen
+	Ending   Ending           // how far the end has come; read only where the claim is being deleted
 }
 
 // Ending is what the executor knows of a claim that is being deleted.
@@ -310,22 +312,6 @@ func (s *step) consolidatable() {
 		return
 	}
 	s.set(model.Condition{Type: model.CondConsolidatable, Status: "True", Reason: model.CondConsolidatable})
-}
-
-func (s *step) drifted() {
-	c, p := s.o.Claim, s.o.Pool
-	if p == nil {
-		return
-	}
-	h, hv := c.Annotations[model.AnnotationPoolHash], c.Annotations[model.AnnotationPoolHashVersion]
-	switch conflict := p.Requirements.LabelsSatisfy(c.Labels); {
-	case h != "" && hv != "" && p.Hash != "" && hv == p.HashVersion && h != p.Hash:
-		s.set(model.Condition{Type: model.CondDrifted, Status: "True", Reason: "NodePoolDrifted"})
-	case conflict != nil:
-		s.set(model.Condition{Type: model.CondDrifted, Status: "True", Reason: "RequirementsDrifted", Message: conflict.String()})
-	case c.Condition(model.CondDrifted).Reason == "NodePoolDrifted" || c.Condition(model.CondDrifted).Reason == "RequirementsDrifted":
-		s.clear(model.CondDrifted) // a provider's reasons are the provider's to clear
-	}
 }
 
 // ready is the root condition.

@@ -43,6 +43,12 @@ type Instance struct {
 	State                        string // pending, running, shutting-down, terminated, stopping, stopped
 	Launched                     time.Time
 	Tags                         map[string]string
+
+	// What it really has, as far as the cloud tells; read by Describe and List.
+	Subnet         string   `json:",omitempty"`
+	SecurityGroups []string `json:",omitempty"`
+	Reservation    string   `json:",omitempty"` // capacity reservation that it runs in
+	Profile        string   `json:",omitempty"` // name of its instance profile
 }
 
 // ProviderID is the provider id its kubelet reports.

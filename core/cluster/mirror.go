@@ -130,6 +130,7 @@ func (m *Mirror) Apply(c Change, now time.Time) {
 	case UpsertNodeClass:
 		m.classes[c.NodeClass.Name] = c.NodeClass
 		m.cache.classes = nil
+		m.touchClass(c.NodeClass.Name)
 	case DeleteNodeClass:
 		delete(m.classes, c.Name)
 		delete(m.offers, c.Name)
@@ -188,6 +189,14 @@ func (m *Mirror) touchClaim(name string) {
 }
 
 // touchPool marks the pool's claims, whose life may depend on its settings.
+func (m *Mirror) touchClass(name string) {
+	for _, c := range m.claims {
+		if c.NodeClass.Name == name {
+			m.touched[c.Name] = struct{}{}
+		}
+	}
+}
+
 func (m *Mirror) touchPool(pool string) {
 	for name, c := range m.claims {
 		if c.Pool == pool {

@@ -120,7 +120,8 @@ func (x *Executor) look(t *track) {
 	if c.ProviderID != "" {
 		nodes = x.m.NodeObjects(c.ProviderID)
 	}
-	o := claim.Observed{Claim: c, Nodes: nodes, Pool: x.m.Pool(c.Pool), Ending: t.ending}
+	o := claim.Observed{Claim: c, Nodes: nodes, Pool: x.m.Pool(c.Pool), Class: x.m.NodeClass(c.NodeClass.Name), Ending: t.ending}
+	o.Machine = x.machineOf(c)
 	o.Ending.LaunchOpen = x.launchOpen(t.name)
 	if f, ok, err := interrupt.ReadFace(c.Annotations); ok && err == nil && f.Action == interrupt.Remove {
 		o.Ending.NoDrain = true
@@ -140,7 +141,7 @@ func (x *Executor) look(t *track) {
 	r := claim.Step(o, x.now)
 	if c.Deleting == nil {
 		x.uncordon(t, c, nodes, &r)
-		x.migrateHash(c, o.Pool, &r)
+		x.stamp(c, o, &r)
 	}
 	x.apply(t, c, nodes, r)
 }
@@ -319,25 +320,6 @@ func (x *Executor) uncordon(t *track, c *model.Claim, nodes []*model.Node, r *cl
 		patch.RemoveConditions = append(patch.RemoveConditions, model.CondDisruptionReason)
 		r.Claim = &patch
 	}
-}
-
-// migrateHash writes the pool's hash to a claim whose hash has another version, so
-// that taking over from another controller rolls nothing.
-func (x *Executor) migrateHash(c *model.Claim, p *model.Pool, r *claim.Result) {
-	if p == nil || p.Hash == "" || c.Annotations[model.AnnotationPoolHashVersion] == p.HashVersion || c.Annotations[model.AnnotationPoolHash] == "" {
-		return
-	}
-	patch := model.ClaimPatch{Name: c.Name, UID: c.UID}
-	if r.Claim != nil {
-		patch = *r.Claim
-	}
-	a := map[string]string{model.AnnotationPoolHashVersion: p.HashVersion}
-	maps.Copy(a, patch.Annotations)
-	if !c.Is(model.CondDrifted) {
-		a[model.AnnotationPoolHash] = p.Hash
-	}
-	patch.Annotations = a
-	r.Claim = &patch
 }
 
 // drain takes drain steps on the nodes of a claim.

@@ -89,6 +89,8 @@ type Executor struct {
 	outcomes  map[string][]bool // by pool: whether the last launches joined
 	describe  map[string]string // instance id -> claim name, to be looked at
 	described time.Time
+	listed    map[string]machine   // instance id -> what the last sweep saw of it
+	classAt   map[string]classSeen // by class
 
 	queue      map[ledger.Key]ledger.Item // writes that the ledger has not taken yet
 	queued     []ledger.Key               // in order
@@ -147,6 +149,7 @@ func (x *Executor) Reset(epoch int64) {
 	x.tracks, x.commands = map[string]*track{}, nil
 	x.outcomes = map[string][]bool{}
 	x.describe, x.wasShort = map[string]string{}, map[string]bool{}
+	x.listed, x.classAt = map[string]machine{}, map[string]classSeen{}
 	x.queue, x.queued, x.sent, x.untold = map[ledger.Key]ledger.Item{}, nil, nil, nil
 	x.sweptAt, x.sweepNow, x.youngAt, x.ended, x.GCStopped = time.Time{}, false, time.Time{}, nil, ""
 	x.Counters = Counters{Evicted: map[string]int64{}, Disrupted: map[string]int64{}, Failed: map[string]int64{}}

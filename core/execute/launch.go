@@ -48,6 +48,7 @@ type launch struct {
 	offers   []cloud.Offer
 	ordered  bool // offers go by priority
 	taints   []model.Taint
+	stamp    map[string]string // annotations for claims that existed before: the class before the request was written
 
 	request  []byte
 	version  int64 // of the record, 0 = none written
@@ -228,6 +229,7 @@ func (x *Executor) comingFor(l *launch, pool *model.Pool, n *model.NewNode) *com
 		annotations[model.AnnotationPoolHash] = pool.Hash
 		annotations[model.AnnotationPoolHashVersion] = pool.HashVersion
 	}
+	maps.Copy(annotations, x.m.NodeClass(pool.NodeClass.Name).Stamp())
 	if n.MinValuesRelaxed != nil {
 		annotations[model.AnnotationMinValuesRelaxed] = strconv.FormatBool(*n.MinValuesRelaxed)
 	}
@@ -779,6 +781,9 @@ func (x *Executor) launchedPatch(l *launch, c *coming, o *model.Claim) ClaimPatc
 		Name: c.claim.Name, UID: c.uid, ProviderID: i.ProviderID(), ImageID: i.ImageID,
 		Conditions: []model.Condition{{Type: model.CondLaunched, Status: "True", Reason: model.CondLaunched, Since: x.now}},
 		Labels:     map[string]string{},
+	}
+	if c.given && o.Annotations[model.AnnotationClassHash] == "" && len(l.stamp) > 0 {
+		p.Annotations = maps.Clone(l.stamp)
 	}
 	set := func(k, v string) {
 		if _, own := o.Labels[k]; !own && v != "" {

@@ -18,6 +18,7 @@ func (x *Executor) launchSpec(c *model.Claim) {
 		id: x.id(c.Name), pool: c.Pool, class: c.NodeClass, attempt: 1, state: opening, opened: x.now, degraded: x.LedgerDown,
 		taints: slices.Concat(c.Taints, c.StartupTaints, []model.Taint{claim.Unregistered}),
 		claims: []*coming{{claim: c, uid: c.UID, given: true}},
+		stamp:  x.m.NodeClass(c.NodeClass.Name).Stamp(),
 	}
 	x.launches = append(x.launches, l)
 	x.launchOf[c.Name] = l

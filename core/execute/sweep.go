@@ -35,6 +35,7 @@ func (x *Executor) stepSweep() {
 // swept compares what runs with what should. Instances without a claim are adopted
 // or ended; claims without an instance are deleted.
 func (x *Executor) swept(s Swept) {
+	x.list(s.Instances, s.Claims, x.sweptAt)
 	byPID := map[string]bool{}
 	exists := map[string]bool{}
 	for _, c := range s.Claims {
@@ -186,6 +187,11 @@ func (x *Executor) adopt(i cloud.Instance, st ledger.ClaimState, nodes []*model.
 	}
 	for k, v := range pool.NodeAnnotations {
 		c.Annotations[k] = v
+	}
+	for _, k := range stampKeys {
+		if v := nodes[0].Annotations[k]; v != "" {
+			c.Annotations[k] = v
+		}
 	}
 	id := cmp.Or(i.Tags[TagLaunch], x.id(name))
 	c.Annotations[model.AnnotationLaunch] = id + "/adopted"

@@ -101,6 +101,15 @@ type NodeClass struct {
 	RootVolumeUSD     float64 // price of the volumes of one node, USD per hour
 	Unusable          string  // why nothing may be launched with it, or empty
 	Reservations      []Reservation
+
+	Hash, HashVersion string   // annotations of the object; empty = nobody keeps it
+	InstanceProfile   string   // that its machines run with
+	Images            []Image  // of its status, like the two below: what its machines should have
+	Subnets           []string // ids, sorted
+	SecurityGroups    []string // ids, sorted
+	// Settled says that its status is about its present specification and that all of it was
+	// found; nothing is concluded from the status of a class that is not settled.
+	Settled bool
 }
 
 // Reservation is a capacity reservation that a node class may use. How many instances
@@ -128,6 +137,7 @@ type InstanceType struct {
 	Capacity    resource.Vector
 	Allocatable resource.Vector
 	MemoryFrom  string // "estimated" or "learned": where the memory figure comes from
+	Image       string // that its machines are started from; empty = not known
 }
 
 // Offering is one thing that can be bought: a type in a zone as a capacity type.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-project/weir/core/api/awsv1"
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
 )
 
 // NodeClass is what planning needs of an EC2NodeClass. What the API server stores but
@@ -78,11 +79,47 @@ func NodeClass(in *awsv1.EC2NodeClass) *model.NodeClass {
 		unusable("the EC2NodeClass is being deleted")
 	}
 	for _, cond := range in.Status.Conditions {
-		if cond.Type == model.CondReady && cond.Status == metav1.ConditionFalse {
+		switch {
+		case cond.Type != model.CondReady:
+		case cond.Status == metav1.ConditionFalse:
 			unusable("the EC2NodeClass is not ready: %s: %s", cond.Reason, cond.Message)
+		case cond.ObservedGeneration < in.Generation:
+			unusable("the EC2NodeClass was changed and has not been looked at since")
+		case cond.Status == metav1.ConditionTrue && cond.ObservedGeneration == in.Generation:
+			c.Settled = in.DeletionTimestamp == nil
 		}
 	}
+	resolved(c, in)
 	return c
+}
+
+// resolved takes over what machines of the class should have, by its status and annotations.
+func resolved(c *model.NodeClass, in *awsv1.EC2NodeClass) {
+	c.Hash, c.HashVersion = in.Annotations[model.AnnotationClassHash], in.Annotations[model.AnnotationClassHashVersion]
+	c.InstanceProfile = in.Status.InstanceProfile
+	if in.Spec.InstanceProfile != nil {
+		c.InstanceProfile = *in.Spec.InstanceProfile
+	}
+	for _, a := range in.Status.AMIs {
+		image := model.Image{ID: a.ID}
+		for _, r := range a.Requirements {
+			m, err := require.New(r.Key, require.Operator(r.Operator), r.Values...)
+			if err != nil {
+				c.Settled = false // which machines the image is for cannot be told
+				continue
+			}
+			image.Requirements = image.Requirements.With(m)
+		}
+		c.Images = append(c.Images, image)
+	}
+	for _, s := range in.Status.Subnets {
+		c.Subnets = append(c.Subnets, s.ID)
+	}
+	for _, g := range in.Status.SecurityGroups {
+		c.SecurityGroups = append(c.SecurityGroups, g.ID)
+	}
+	sort.Strings(c.Subnets)
+	sort.Strings(c.SecurityGroups)
 }
 
 // efaOnly is the type of an interface that carries no addresses.

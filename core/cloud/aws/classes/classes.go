@@ -159,6 +159,9 @@ func (k *Keeper) Keep(ctx context.Context, name string) (again time.Duration, er
 	}
 	next := c.DeepCopy()
 	next.Status = r.Status
+	// Before the status: claims are stamped with the hash of a class once its status is about it, and must then not be
+	// launched as an earlier state of it says.
+	k.cfg.Provider.SetClass(next, r.Free)
 	if !equality.Semantic.DeepEqual(c.Status, next.Status) {
 		if next, err = k.cfg.Objects.SetStatus(ctx, next); err != nil {
 			return k.conflict(err)

@@ -315,6 +315,13 @@ func instance(i types.Instance) cloud.Instance {
 	case sdk.ToString(i.CapacityReservationId) != "" && s != nil && s.CapacityReservationPreference == types.CapacityReservationPreferenceCapacityReservationsOnly:
 		out.CapacityType = model.Reserved
 	}
+	out.Subnet, out.Reservation = sdk.ToString(i.SubnetId), sdk.ToString(i.CapacityReservationId)
+	for _, g := range i.SecurityGroups {
+		out.SecurityGroups = append(out.SecurityGroups, sdk.ToString(g.GroupId))
+	}
+	if i.IamInstanceProfile != nil {
+		out.Profile = model.InstanceID(sdk.ToString(i.IamInstanceProfile.Arn)) // what follows the last slash
+	}
 	for _, t := range i.Tags {
 		out.Tags[sdk.ToString(t.Key)] = sdk.ToString(t.Value)
 	}
