@@ -54,6 +54,7 @@ type Observed struct {
 type Ending struct {
 	LaunchOpen   bool     // a launch of it may still bring an instance
 	Drained      bool     // no pod is left that is waited for
+	Waiting      string   // who is in the way of the drain, empty = nobody for long
 	Attached     []string // names of the volumes that are waited for
 	Expired      bool     // the termination grace period is over
 	Taken        bool     // AWS was to take the instance by now

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,6 +36,12 @@ func (s *step) end() {
 	if bounded && c.Annotations[model.AnnotationTerminationTimestamp] == "" {
 		s.patch.Annotations = map[string]string{model.AnnotationTerminationTimestamp: deadline.UTC().Format(time.RFC3339)}
 		s.event(true, "TerminationGracePeriodExpiring", "All pods will be deleted by %s", deadline.UTC().Format(time.RFC3339))
+	}
+	if bounded && !e.Drained {
+		for _, n := range s.o.Nodes {
+			s.r.Events = append(s.r.Events, model.Event{Object: NodeRef(n), Warning: true, Reason: "TerminationGracePeriodExpiring",
+				Message: fmt.Sprintf("All pods will be deleted by %s", deadline.UTC().Format(time.RFC3339))})
+		}
 	}
 	if !slices.Contains(c.Finalizers, model.FinalizerTermination) {
 		s.r.Phase = Gone // somebody took our finalizer off: whatever is left is garbage collection's
@@ -92,7 +99,7 @@ func (s *step) emptied() bool {
 	}
 	if !e.Drained {
 		s.r.Drain = true
-		s.await(model.CondDrained, model.Condition{Reason: "Draining", Message: "Draining"})
+		s.await(model.CondDrained, model.Condition{Reason: "Draining", Message: cmp.Or(e.Waiting, "Draining")})
 		return false
 	}
 	s.set(model.Condition{Type: model.CondDrained, Status: "True", Reason: model.CondDrained})

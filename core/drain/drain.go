@@ -53,6 +53,7 @@ type PodMemory struct {
 	Next    time.Time `json:"next,omitzero"`     // not before
 	Outcome Outcome   `json:"outcome,omitempty"` // of the last call
 	Deleted time.Time `json:"deleted,omitzero"`  // end that the last forced delete asked for
+	Blocked time.Time `json:"blocked,omitzero"`  // since when it is in the way of the drain
 }
 
 // Outcome is the answer that an eviction or a delete got.
@@ -89,6 +90,62 @@ type Blocker struct {
 	Pod     *model.Pod
 	Reason  string
 	Message string
+	Since   time.Time // zero where it only waits for its turn
+	Force   time.Time // when it is deleted all the same, zero = never
+}
+
+// String says who is in the way, since when, and when that ends.
+func (b Blocker) String() string {
+	s := b.Message
+	if !b.Since.IsZero() {
+		s += ", since " + b.Since.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case b.Reason == ReasonTerminating:
+	case b.Force.IsZero():
+		s += ", no deadline"
+	default:
+		s += ", forced at " + b.Force.UTC().Format(time.RFC3339)
+	}
+	return s
+}
+
+// Long is for how long a pod is in the way before it is worth a word.
+const Long = 10 * time.Second
+
+// Lasting picks those of the blockers that have been in the way for long.
+func Lasting(blockers []Blocker, now time.Time) []Blocker {
+	var out []Blocker
+	for _, b := range blockers {
+		if !b.Since.IsZero() && now.Sub(b.Since) >= Long {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// Summary names up to five blockers; it is empty where there is none.
+func Summary(blockers []Blocker) string {
+	const most = 5
+	var b strings.Builder
+	switch n := len(blockers); n {
+	case 0:
+	case 1:
+		b.WriteString("1 pod is in the way: ")
+	default:
+		fmt.Fprintf(&b, "%d pods are in the way: ", n)
+	}
+	for i, x := range blockers {
+		if i == most {
+			fmt.Fprintf(&b, "; and %d more", len(blockers)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(x.String())
+	}
+	return b.String()
 }
 
 // Result is one step.
@@ -224,15 +281,25 @@ func (s *State) memory(p *model.Pod) *PodMemory {
 
 // pod decides what happens to one pod that is waited for.
 func (s *State) pod(r *Result, p *model.Pod, pdbs []*model.PDB, open bool, now time.Time) {
+	var forced time.Time
 	if at, ok := s.forceAt(p); ok {
 		if !now.Before(at) {
 			s.force(r, p, now)
 			return
 		}
 		r.wake(at)
+		forced = at
 	}
 	block := func(reason, format string, a ...any) {
-		r.Blockers = append(r.Blockers, Blocker{Pod: p, Reason: reason, Message: fmt.Sprintf(format, a...)})
+		b := Blocker{Pod: p, Reason: reason, Message: fmt.Sprintf(format, a...), Force: forced}
+		if reason != ReasonTier {
+			m := s.memory(p)
+			if m.Blocked.IsZero() {
+				m.Blocked = now
+			}
+			b.Since = m.Blocked
+		}
+		r.Blockers = append(r.Blockers, b)
 	}
 	if p.Deleting != nil {
 		block(ReasonTerminating, "pod %s is terminating until %s", p.ID(), p.Deleting.UTC().Format(time.RFC3339))

@@ -349,3 +349,43 @@ func TestADrainPastItsDeadlineDoesNotSpin(t *testing.T) {
 		t.Errorf("%d deletes in half a minute", deletes)
 	}
 }
+
+// Blockers say who, since when and until when; the memory of it can be handed on.
+func TestBlockersAreNamed(t *testing.T) {
+	t.Parallel()
+	deadline := t0.Add(10 * time.Minute)
+	pdb := &model.PDB{Namespace: "ns", Name: "web", Selects: func(l map[string]string) bool { return l["app"] == "web" }}
+	web := &model.Pod{UID: "u1", Namespace: "ns", Name: "web", Labels: map[string]string{"app": "web"}, GracePeriod: 30 * time.Second}
+	job := &model.Pod{UID: "u2", Namespace: "ns", Name: "job", Annotations: map[string]string{model.AnnotationDoNotDisrupt: "true"}, GracePeriod: time.Minute}
+	late := &model.Pod{UID: "u3", Namespace: "kube-system", Name: "dns", PriorityClass: "system-cluster-critical"}
+	pods := []*model.Pod{web, job, late}
+	see := func(s *State, at time.Time) string {
+		r := Step(s, &model.Node{Name: "n"}, pods, []*model.PDB{pdb}, at)
+		for _, p := range r.Evict {
+			s.Answered(p, Blocked, at)
+		}
+		return Summary(Lasting(r.Blockers, at))
+	}
+	s := &State{Deadline: &deadline}
+	see(s, t0)
+	see(s, t0.Add(time.Second))
+	if got := see(s, t0.Add(9*time.Second)); got != "" {
+		t.Errorf("after nine seconds: %s", got)
+	}
+	want := `2 pods are in the way: evicting pod ns/web would violate PodDisruptionBudget ns/web, since 2026-01-01T10:00:01Z, forced at 2026-01-01T10:09:30Z; ` +
+		`pod ns/job has "karpenter.sh/do-not-disrupt" annotation, since 2026-01-01T10:00:00Z, forced at 2026-01-01T10:09:00Z`
+	if d := cmp.Diff(want, see(s, t0.Add(20*time.Second))); d != "" {
+		t.Error(d)
+	}
+	next := &State{Pods: map[string]*PodMemory{"u2": {Blocked: t0.Add(-time.Hour)}}}
+	if d := cmp.Diff(`1 pod is in the way: pod ns/job has "karpenter.sh/do-not-disrupt" annotation, since 2026-01-01T09:00:00Z, no deadline`, see(next, t0)); d != "" {
+		t.Error(d)
+	}
+	var many []Blocker
+	for range 7 {
+		many = append(many, Blocker{Pod: web, Reason: ReasonTerminating, Message: "m"})
+	}
+	if d := cmp.Diff("7 pods are in the way: m; m; m; m; m; and 2 more", Summary(many)); d != "" {
+		t.Error(d)
+	}
+}

@@ -22,6 +22,7 @@ type track struct {
 	ending    claim.Ending
 	drains    map[string]*drain.State // by node name
 	reason    string                  // why it ends
+	told      time.Time               // when its blockers were last written
 	strayed   time.Time               // since when its node carries a cordon that nobody of us wants
 
 	awaitsLedger bool
@@ -134,6 +135,9 @@ func (x *Executor) look(t *track) {
 	}
 	if at, ok, err := claim.Deadline(c); err == nil && ok {
 		o.Ending.Expired = x.now.After(at)
+	}
+	if c.Deleting != nil && !t.ending.Drained && t.ending.Waiting == "" && t.told.IsZero() {
+		o.Ending.Waiting = c.Condition(model.CondDrained).Message // of the leader before, until it is known anew
 	}
 	if c.Deleting != nil && t.ending.Drained {
 		x.volumes(t, c, nodes, &o.Ending)
@@ -337,6 +341,7 @@ func (x *Executor) drain(t *track, c *model.Claim, nodes []*model.Node) {
 		s := t.drains[n.Name]
 		if s == nil {
 			s = &drain.State{}
+			x.blockedBefore(c, s)
 			t.drains[n.Name] = s
 		}
 		s.Deadline, s.Interruption = nil, nil
@@ -373,12 +378,7 @@ func (x *Executor) drainStep(t *track, c *model.Claim, n *model.Node, r drain.Re
 	for _, d := range r.Delete {
 		x.do("pod/"+d.Pod.UID, DeletePod{Pod: d.Pod, Grace: d.Grace, Claim: c.Name})
 	}
-	for _, b := range r.Blockers {
-		switch b.Reason {
-		case drain.ReasonPDB, drain.ReasonMultiplePDBs, drain.ReasonFailed, drain.ReasonDoNotDisrupt:
-			x.event(Event{Object: claim.NodeRef(n), Warning: true, Reason: "FailedDraining", Message: b.Message})
-		}
-	}
+	x.blockers(t, c, n, r.Blockers)
 	if !r.Next.IsZero() {
 		t.due(r.Next)
 	}

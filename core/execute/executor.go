@@ -460,6 +460,7 @@ var limits = map[string]struct{ perSecond, burst float64 }{
 	"Nominated":         {5, 10},
 	"FailedScheduling":  {20, 200},
 	"Evicted":           {50, 500},
+	"FailedDraining":    {10, 100},
 	"DisruptionBlocked": {2, 20},
 	"Unconsolidatable":  {2, 20},
 }

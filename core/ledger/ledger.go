@@ -114,6 +114,8 @@ type ClaimState struct {
 	USDPerHour float64   `json:"usdPerHour,omitempty"`
 	Reason     string    `json:"reason,omitempty"` // why it ends
 	Updated    time.Time `json:"updated"`
+	// Blocked says since when pods, by uid, are in the way of its drain.
+	Blocked map[string]time.Time `json:"blocked,omitempty"`
 }
 
 // InstanceOwner tells the Lambda whose an instance is. Partition "<account>/<region>/instance", sort = id.
