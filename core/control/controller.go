@@ -49,6 +49,7 @@ type Controller struct {
 	probed    time.Time // last probe of a closed offering
 	repairAt  time.Time // next look for broken nodes
 	lag       time.Duration
+	learned   learned
 	decisions func(*model.Plan) // tells the loop about plans, may be nil
 
 	Stats Stats
@@ -67,6 +68,7 @@ type Stats struct {
 type fetch struct {
 	class *model.NodeClass
 	at    time.Time
+	list  []*model.Offering // as the cloud answered, before what was learned of nodes
 }
 
 // The defaults of Settings.
@@ -113,6 +115,7 @@ func (c *Controller) reset() {
 	c.batch, c.disrupt, c.notices = batch{}, disruption{}, notices{open: map[string]*notice{}, told: map[NoticeID]string{}}
 	c.fetched, c.pools = map[string]fetch{}, map[string]poolWritten{}
 	c.poolsAt, c.beatAt, c.repairAt = time.Time{}, time.Time{}, time.Time{}
+	c.learned = newLearned(c.m.NodeNames())
 	if c.Stats.Rejected == nil {
 		c.Stats.Rejected, c.Stats.Notices = map[string]int64{}, map[string]int64{}
 	}
@@ -152,6 +155,7 @@ func (c *Controller) Step(now time.Time, in ...Input) []execute.Effect {
 	if c.x.Recovered() {
 		c.heartbeat()
 		c.readOfferings()
+		c.learn()
 		c.stepNotices()
 		c.repair()
 		c.provision()
@@ -178,6 +182,9 @@ func (c *Controller) input(i Input) {
 	switch i := i.(type) {
 	case cluster.Change:
 		c.m.Apply(i, c.now)
+		if n, ok := i.(cluster.UpsertNode); ok {
+			c.learned.met(n.Node)
+		}
 	case execute.Result:
 		if !c.x.Owns(i.Effect) {
 			return // of a reign that has ended: recovery reads what came of it
@@ -215,8 +222,12 @@ func (c *Controller) result(r execute.Result) {
 		c.planned(d, r)
 	case execute.FetchOfferings:
 		if r.Err == nil {
-			c.m.Apply(cluster.Offerings{Class: d.Class.Name, List: r.Value.([]*model.Offering)}, c.now)
-			c.fetched[d.Class.Name] = fetch{class: d.Class, at: c.now}
+			c.fetched[d.Class.Name] = fetch{class: d.Class, at: c.now, list: r.Value.([]*model.Offering)}
+			c.offer(d.Class.Name)
+		}
+	case execute.Recover:
+		if r.Err == nil && c.x.Recovered() {
+			c.recall(r.Value.(execute.Recovered).Learned)
 		}
 	case execute.ReadNotices:
 		if r.Err == nil {

@@ -152,6 +152,7 @@ type Recovered struct {
 	Versions  map[string]int64
 	States    []ledger.ClaimState
 	Health    map[string]ledger.OfferingHealth // by offering key
+	Learned   map[string]ledger.Capacity       // by type/image
 	LedgerErr error                            // why the ledger could not be read; the rest is there
 	Remembers time.Time                        // since when the ledger remembers; zero = always
 }

@@ -197,7 +197,10 @@ func recoverAll(ctx context.Context, p Ports, d Recover) (Recovered, error) {
 		if r.States, err = ledger.List[ledger.ClaimState](ctx, p.Ledger, ledger.ClaimKey(d.Cluster, "").Partition, "", p.Now()); err != nil {
 			return err
 		}
-		r.Health, err = ledger.Offerings(ctx, p.Ledger, d.Account, d.Region, p.Now())
+		if r.Health, err = ledger.Offerings(ctx, p.Ledger, d.Account, d.Region, p.Now()); err != nil {
+			return err
+		}
+		r.Learned, err = ledger.Capacities(ctx, p.Ledger, d.Cluster, p.Now())
 		return err
 	}()
 	return r, nil

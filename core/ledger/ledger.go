@@ -178,6 +178,15 @@ type Decision struct {
 	RunnerUp string    `json:"runnerUp,omitempty"`
 }
 
+// Capacity is what real nodes of a type and an image offered. Partition "<cluster>/capacity", sort = type/image.
+// Fields are those of catalogue.Learned.
+type Capacity struct {
+	Memory int64                       `json:"memory,omitempty"` // bytes of capacity, the least that one reported
+	Short  map[string]map[string]int64 `json:"short,omitempty"`  // by class and settings, resource: less than computed
+	Node   string                      `json:"node"`             // that taught it last
+	At     time.Time                   `json:"at"`
+}
+
 // Heartbeat is the controller's last sign of life. Partition "<cluster>/heartbeat", sort "scaler".
 type Heartbeat struct {
 	At      time.Time `json:"at"`

@@ -24,6 +24,7 @@ const (
 	UnownedTTL       = 10 * time.Minute    // of notices without an owner
 	DecisionTTL      = 30 * 24 * time.Hour // of the diary
 	OfferingTTL      = 24 * time.Hour      // after the last shortage or interruption
+	CapacityTTL      = 90 * 24 * time.Hour // after a node taught it last
 	HeartbeatEvery   = 15 * time.Second    // how often the scaler gives a sign of life
 	HeartbeatStale   = 90 * time.Second    // after that it counts as dead
 	HeartbeatActive  = 24 * time.Hour      // the Lambda acts only where the scaler was active within that
@@ -54,6 +55,28 @@ func NoticeKey(cluster, instance, kind string) Key {
 // OfferingKey names an OfferingHealth; offering is type/zone/capacity type.
 func OfferingKey(account, region, offering string) Key {
 	return Key{account + "/" + region + "/offering", offering}
+}
+
+// CapacityKey names a Capacity.
+func CapacityKey(cluster, instanceType, image string) Key {
+	return Key{cluster + "/capacity", instanceType + "/" + image}
+}
+
+// Capacities reads what real nodes of a cluster offered, by type/image.
+func Capacities(ctx context.Context, s Store, cluster string, now time.Time) (map[string]Capacity, error) {
+	items, err := s.Query(ctx, CapacityKey(cluster, "", "").Partition, "", now)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]Capacity, len(items))
+	for _, it := range items {
+		c, err := Decode[Capacity](it)
+		if err != nil {
+			return nil, err
+		}
+		out[it.Sort] = c
+	}
+	return out, nil
 }
 
 // HeartbeatKey names the Heartbeat of a cluster.

@@ -250,7 +250,9 @@ func (p *Provider) Offerings(ctx context.Context, class *model.NodeClass) ([]*mo
 	for _, o := range out {
 		if _, seen := byName[o.Type.Name]; !seen {
 			byName[o.Type.Name] = o.Type
-			if _, ok := render.ImageFor(c, o.Type.Labels); !ok {
+			if ami, ok := render.ImageFor(c, o.Type.Labels); ok {
+				o.Type.Image = ami.ID
+			} else {
 				cannot[o.Type] = "EC2NodeClass " + c.Name + " has no image for it"
 			}
 		}

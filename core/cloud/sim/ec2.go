@@ -323,6 +323,9 @@ func (e *EC2) open(class *model.NodeClass) *shop {
 	s := &shop{class: &c, list: e.cfg.Catalogue(&c), byKey: map[string]*model.Offering{}}
 	for _, o := range s.list {
 		s.byKey[o.Key()] = o
+		if o.Type.Image == "" {
+			o.Type.Image = imageOf(o)
+		}
 	}
 	e.shops[class.Name] = s
 	return s

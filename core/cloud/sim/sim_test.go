@@ -374,7 +374,11 @@ func TestTheWireKeepsAnswersAndErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(smallCatalogue(&model.NodeClass{Name: "default"}), far); d != "" {
+	sold := smallCatalogue(&model.NodeClass{Name: "default"})
+	for _, o := range sold {
+		o.Type.Image = "ami-0a4d6400000000001" // which the cloud decides, not the catalogue
+	}
+	if d := cmp.Diff(sold, far); d != "" {
 		t.Errorf("offerings (-near +far):\n%s", d)
 	}
 	c.move(time.Minute)

@@ -61,6 +61,8 @@ type Cluster struct {
 	Crashes   int
 	// Lose has the answer of an effect lost: it is done, and its result is a failure.
 	Lose func(index int, e execute.Effect) error
+	// Joins changes what a node reports when it joins, may be nil.
+	Joins func(n *model.Node)
 	// Saw is told every effect and its result, may be nil.
 	Saw func(now time.Time, r execute.Result)
 }
@@ -162,6 +164,9 @@ func (c *Cluster) turn() {
 	}
 }
 
+// Restart ends the controller between two effects; the next one knows what objects, ledger and cloud say.
+func (c *Cluster) Restart() { c.control = nil }
+
 func (c *Cluster) perform(e execute.Effect) (execute.Result, bool) {
 	i := c.Performed
 	c.Performed++
@@ -218,11 +223,15 @@ func (c *Cluster) kubelets() {
 }
 
 func (c *Cluster) register(m sim.Machine) {
-	c.API.putNode(&model.Node{
+	n := &model.Node{
 		Name: m.NodeName, UID: c.API.uid(), ProviderID: m.ProviderID(), Labels: maps.Clone(m.Labels),
 		Taints:   append(slices.Clone(m.Taints), model.Taint{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"}),
 		Capacity: Vector(m.Capacity), Allocatable: Vector(m.Allocatable), Created: c.now,
-	})
+	}
+	if c.Joins != nil {
+		c.Joins(n)
+	}
+	c.API.putNode(n)
 }
 
 // workloads makes pods for those that are missing, and takes surplus ones away.
