@@ -1,7 +1,7 @@
 // Command bench measures the planners on the published workloads and clusters.
 //
 //	go run ./integration/bench                              # everything, to the terminal
-//	go run ./integration/bench -write docs/benchmarks.md    # and into the document
+//	go run ./integration/bench -write docs/benchmarks.md    # and into the document, the growth plot beside it
 //	go run ./integration/bench -only provision -workloads d -pools cmr -shifts 10
 //	go run ./integration/bench pods -w e -seed-shift 7 -o e7.json
 //	go run ./integration/bench cluster -nodes 2000 -fill 0.4 -hard -o cluster.json

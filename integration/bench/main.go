@@ -74,7 +74,7 @@ func parse(args []string, log io.Writer) (*benchOptions, error) {
 	f.Uint64Var(&o.shifts, "shifts", 3, "draws of each workload: seed shifts 0, 1, …")
 	f.IntVar(&o.runs, "runs", 3, "solves of each case; the time is their median")
 	f.IntVar(&o.nodes, "nodes", 2000, "nodes of the clusters to consolidate")
-	f.StringVar(&o.write, "write", "", "document to put the tables into, between its markers")
+	f.StringVar(&o.write, "write", "", "document to put the tables into, between its markers; the growth plot goes beside it, as NAME-growth.svg")
 	f.StringVar(&o.profile, "profile", "", "folder for a CPU profile of each case")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -115,13 +115,12 @@ func runBench(ctx context.Context, args []string, out, log io.Writer) error {
 			r.add(part, q, a)
 		}
 	}
-	text := r.markdown()
 	if o.write != "" {
-		if err := rewrite(o.write, text); err != nil {
+		if err := r.writeDocument(o.write); err != nil {
 			return err
 		}
 	}
-	_, err = io.WriteString(out, text)
+	_, err = io.WriteString(out, r.markdown())
 	return err
 }
 

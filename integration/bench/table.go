@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -196,17 +198,35 @@ func (r *results) consolidation(b *strings.Builder, rows []row) {
 
 func (r *results) growth(b *strings.Builder, rows []row) {
 	out := [][]string{{"pods", "nodes", "USD/h", "÷ bound", "load s", "solve s", "CPU s", "CPU µs a pod", "heap MB"}}
-	var x, y []string
-	top := 0.0
 	for _, w := range rows {
-		s := w.Seconds()
-		out = append(out, []string{fmt.Sprint(w.Answer.Pods), fmt.Sprint(w.Nodes), fmt.Sprintf("%.2f", w.USD), fmt.Sprintf("%.4f", w.Ratio()), fmt.Sprintf("%.3f", w.Load), fmt.Sprintf("%.3f", s), fmt.Sprintf("%.3f", w.CPUSeconds()),
+		out = append(out, []string{fmt.Sprint(w.Answer.Pods), fmt.Sprint(w.Nodes), fmt.Sprintf("%.2f", w.USD), fmt.Sprintf("%.4f", w.Ratio()), fmt.Sprintf("%.3f", w.Load), fmt.Sprintf("%.3f", w.Seconds()), fmt.Sprintf("%.3f", w.CPUSeconds()),
 			fmt.Sprintf("%.1f", 1e6*w.CPUSeconds()/float64(max(w.Answer.Pods, 1))), mega(w.PeakHeap)})
-		x, y, top = append(x, fmt.Sprint(w.Answer.Pods)), append(y, fmt.Sprintf("%.3f", s)), max(top, s)
 	}
 	table(b, 0, out)
-	fmt.Fprintf(b, "```mermaid\nxychart-beta\n  title \"Solve, seconds, by number of pods (pool cmr)\"\n  x-axis [%s]\n  y-axis \"seconds\" 0 --> %.2f\n  line [%s]\n```\n\n",
-		strings.Join(x, ", "), 1.1*top, strings.Join(y, ", "))
+	if r.options.write != "" {
+		fmt.Fprintf(b, "![Seconds and CPU seconds of a solve by number of pods, both axes logarithmic, beside a linear slope](%s)\n\n", filepath.Base(plotPath(r.options.write)))
+	}
+}
+
+// plotPath is the picture that belongs to a document: docs/benchmarks-growth.svg to
+// docs/benchmarks.md.
+func plotPath(document string) string {
+	return strings.TrimSuffix(document, filepath.Ext(document)) + "-growth.svg"
+}
+
+// writeDocument puts the tables into a document and, where growth was measured, its
+// plot beside it.
+func (r *results) writeDocument(path string) error {
+	if err := rewrite(path, r.markdown()); err != nil {
+		return err
+	}
+	rows := r.rows["growth"]
+	if len(rows) == 0 {
+		return nil
+	}
+	return writeTo(plotPath(path), nil, func(w io.Writer) error {
+		return writePlot(w, "A solve by number of pods, pool "+rows[0].Pool, "pods", "seconds", growthLines(rows))
+	})
 }
 
 // Markers of the part of a document that is ours.
