@@ -146,3 +146,29 @@ func TestTheWaitForVolumesEnds(t *testing.T) {
 		}
 	})
 }
+
+// A Node that is being deleted and that only our finalizer holds, since claim and
+// instance are gone, is let go.
+func TestNodesWithoutClaimAndInstanceAreLetGo(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, pool("default", model.OnDemand))
+	s.Workloads = append(s.Workloads, web(1))
+	mustRun(t, s, 1, 3*time.Minute)
+	c := s.claim(t)
+	if err := s.EC2.End(model.InstanceID(c.ProviderID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.API.PatchClaim(t.Context(), execute.ClaimPatch{Name: c.Name, UID: c.UID, RemoveFinalizers: c.Finalizers}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.API.DeleteClaim(t.Context(), c.Name, ""); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.API.Nodes[c.NodeName]; s.API.Claims[c.Name] != nil || n == nil || n.Deleting == nil {
+		t.Fatalf("claim %v, node %v: expected a node that only our finalizer holds", s.API.Claims[c.Name], n)
+	}
+	if !s.Until(3*time.Minute, func() bool { return s.API.Nodes[c.NodeName] == nil }) {
+		t.Errorf("held for ever: %+v", s.API.Nodes[c.NodeName])
+	}
+	mustRun(t, s, 1, 3*time.Minute)
+}

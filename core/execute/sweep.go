@@ -81,6 +81,7 @@ func (x *Executor) swept(s Swept) {
 		}
 		x.orphan(i, states[i.ID], s, fleet)
 	}
+	x.leftNodes(alive)
 	for _, c := range s.Claims {
 		if c.ProviderID == "" || alive[c.ProviderID] || c.Deleting != nil || !c.Is(model.CondRegistered) || !ourKind(c) {
 			continue
@@ -96,6 +97,22 @@ func (x *Executor) swept(s Swept) {
 		x.claimEvent(c, true, "GarbageCollected", "Deleting the NodeClaim: its instance %s is gone", model.InstanceID(c.ProviderID))
 		x.trackOf(c.Name).reason = "garbage_collected"
 		x.deleteClaim(c.Name, c.UID, "garbage_collected")
+	}
+}
+
+// leftNodes lets Node objects go that are being deleted while neither a claim nor an
+// instance stands behind them any more: only our finalizer holds them, and nobody else
+// would take it off. As in v1 a Ready node is not let go.
+func (x *Executor) leftNodes(alive map[string]bool) {
+	for _, name := range x.m.NodeNames() {
+		n := x.m.NodeObject(name)
+		if n.Deleting == nil || n.Ready || x.now.Sub(*n.Deleting) < OrphanAge || alive[n.ProviderID] || n.Labels[model.LabelNodeClass] == "" ||
+			!slices.Contains(n.Finalizers, model.FinalizerTermination) || x.m.ClaimByProviderID(n.ProviderID) != nil {
+			continue
+		}
+		if x.do("node/"+name, PatchNode{Patch: NodePatch{Name: name, UID: n.UID, RemoveFinalizers: []string{model.FinalizerTermination}}}) {
+			x.event(Event{Object: claim.NodeRef(n), Reason: "Finalized", Message: "Finalized " + model.FinalizerTermination + ": its NodeClaim and its instance are gone"})
+		}
 	}
 }
 

@@ -424,6 +424,32 @@ status: {capacity: {cpu: 2, memory: 4Gi, pods: 29}, conditions: [{type: Ready, s
 	}
 }
 
+// What node repair reads: a kubelet that has gone silent, and what agents say of parts of
+// the node. The kubelet's pressures are not health.
+func TestNodeHealth(t *testing.T) {
+	t.Parallel()
+	n, err := convert.Node(read[corev1.Node](t, `
+metadata: {name: n}
+status: {conditions: [{type: Ready, status: Unknown, lastTransitionTime: "2026-01-01T00:00:00Z"}, {type: MemoryPressure, status: "True"},
+  {type: KernelReady, status: "False", reason: Lockup, message: soft, lastTransitionTime: "2026-01-01T01:00:00Z"}, {type: StorageReady, status: "True", reason: Fine, lastTransitionTime: "2026-01-01T02:00:00Z"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Ready || !n.Silent {
+		t.Errorf("ready %v, silent %v", n.Ready, n.Silent)
+	}
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	want := []model.Condition{{Type: "KernelReady", Status: "False", Reason: "Lockup", Message: "soft", Since: at.Add(time.Hour)}, {Type: "StorageReady", Status: "True", Since: at.Add(2 * time.Hour)}}
+	if d := cmp.Diff(want, n.Health); d != "" {
+		t.Error(d)
+	}
+	for typ, want := range map[string]string{"Ready": "Unknown", "KernelReady": "False", "StorageReady": "True", "CoffeeReady": ""} {
+		if c, ok := n.Condition(typ); c.Status != want || ok != (want != "") {
+			t.Errorf("%s: %+v, %v", typ, c, ok)
+		}
+	}
+}
+
 func TestDurationText(t *testing.T) {
 	t.Parallel()
 	for want, d := range map[string]time.Duration{"0s": 0, "720h": 720 * time.Hour, "1h30m": 90 * time.Minute, "1m5s": 65 * time.Second, "10s": 10*time.Second + time.Millisecond} {
