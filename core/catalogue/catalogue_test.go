@@ -216,3 +216,35 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// Case B122: what is paid for on-demand after a discount decides, not the list price, and the price says where it is from.
+func TestADiscountMakesOnDemandCheaperThanSpot(t *testing.T) {
+	t.Parallel()
+	table, err := catalogue.Load(strings.NewReader(`[{"name":"m5d.12xlarge","vcpu":48,"memoryMiB":196608,"onDemandUSD":2.712,
+		"offerings":[{"zone":"z-a","capacityType":"on-demand"},{"zone":"z-a","capacityType":"spot","usdPerHour":1.56}]}]`), "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]*model.Offering{}
+	for _, o := range table.Offerings(nil, []string{"z-a"}, catalogue.Options{OnDemandDiscount: 0.55}) {
+		got[o.CapacityType] = o
+	}
+	od, spot := got[model.OnDemand], got[model.Spot]
+	if d := od.USDPerHour - 1.4916; d > 1e-9 || d < -1e-9 || od.USDPerHour >= spot.USDPerHour || od.PriceSource != "override x0.55" || spot.USDPerHour != 1.56 {
+		t.Errorf("on-demand %g (%s), spot %g (%s)", od.USDPerHour, od.PriceSource, spot.USDPerHour, spot.PriceSource)
+	}
+}
+
+// Case B121: a type without a price is not sold at a guess.
+func TestAnUnknownPriceIsUnknown(t *testing.T) {
+	t.Parallel()
+	table, err := catalogue.Load(strings.NewReader(`[{"name":"zz9.huge","vcpu":2,"memoryMiB":4096,"offerings":[{"zone":"z-a","capacityType":"on-demand"},{"zone":"z-a","capacityType":"spot"}]}]`), "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range table.Offerings(nil, []string{"z-a"}, catalogue.Options{}) {
+		if o.Available || o.PriceSource != "unknown" || o.USDPerHour != 0 || o.Unavailable != "its price is not known" {
+			t.Errorf("%s: available %t, %g (%s): %s", o.Key(), o.Available, o.USDPerHour, o.PriceSource, o.Unavailable)
+		}
+	}
+}

@@ -26,9 +26,10 @@ type EC2 interface {
 	ec2.DescribeSpotPriceHistoryAPIClient
 }
 
-// ListPrices is the price list: on-demand prices by instance type, USD per hour. It may know some types only.
+// ListPrices is the price list: on-demand prices of an hour by instance type. It may know some types only.
 type ListPrices interface {
 	OnDemand(ctx context.Context) (map[string]float64, error)
+	Currency() string // of all its prices, and of those of spot: USD, in China CNY
 }
 
 // Inventory is what a region has. Its parts are read apart: types change every few months, prices every few hours.
@@ -148,16 +149,20 @@ func (v *Inventory) Table() (*catalogue.Table, error) {
 	list := make([]*catalogue.Type, 0, len(v.types))
 	for _, t := range v.types {
 		one := t
-		one.Offerings = v.offerings(&one)
+		one.OnDemandUSD, one.Offerings = v.offerings(&one)
 		list = append(list, &one)
 	}
 	slices.SortFunc(list, func(a, b *catalogue.Type) int { return cmp.Compare(a.Name, b.Name) })
 	return catalogue.New(list, "ec2")
 }
 
-func (v *Inventory) offerings(t *catalogue.Type) []catalogue.Price {
-	out := []catalogue.Price{} // empty, not nil: no zone has it
+// offerings is the on-demand price of a type, 0 where it is not known, and where it is sold for how much.
+func (v *Inventory) offerings(t *catalogue.Type) (onDemand float64, out []catalogue.Price) {
+	out = []catalogue.Price{} // empty, not nil: no zone has it
 	onDemand, source := t.OnDemandUSD, SourceEmbedded
+	if v.prices != nil && v.prices.Currency() != "USD" {
+		onDemand = 0 // the embedded prices are in USD and may not stand beside others
+	}
 	if usd, ok := v.onDemand[t.Name]; ok {
 		onDemand, source = usd, SourceList
 	}
@@ -175,5 +180,5 @@ func (v *Inventory) offerings(t *catalogue.Type) []catalogue.Price {
 			out = append(out, catalogue.Price{Zone: z, CapacityType: model.Spot, USDPerHour: sdk.Float64(onDemand), Source: source})
 		}
 	}
-	return out
+	return onDemand, out
 }

@@ -71,8 +71,18 @@ func (r *region) DescribeSpotPriceHistory(_ context.Context, in *ec2.DescribeSpo
 }
 
 type list struct {
-	usd map[string]float64
-	err error
+	usd      map[string]float64
+	currency string // empty = USD
+	err      error
+}
+
+func (l *list) Currency() string { return orUSD(l.currency) }
+
+func orUSD(s string) string {
+	if s == "" {
+		return "USD"
+	}
+	return s
 }
 
 func (l *list) OnDemand(context.Context) (map[string]float64, error) { return l.usd, l.err }
@@ -155,6 +165,19 @@ func TestPricesAndTheirSources(t *testing.T) {
 		}
 		same(t, name, after, offered(t, v))
 	}
+}
+
+// Case B119: prices of China are in CNY; the embedded ones, in USD, never stand beside them.
+func TestCurrenciesAreNotMixed(t *testing.T) {
+	t.Parallel()
+	_, l, v := start(t)
+	l.currency = "CNY"
+	same(t, "before prices are read", nil, offered(t, v))
+	l.usd = map[string]float64{"new.large": 1.2}
+	if err := v.ReadPrices(t.Context(), now); err == nil {
+		t.Fatal("spot prices that are not there were read")
+	}
+	same(t, "afterwards", []string{"new.large/z-a/on-demand 1.2 list", "new.large/z-a/spot 1.2 list"}, offered(t, v))
 }
 
 func TestTypesStayThroughAnOutage(t *testing.T) {

@@ -41,8 +41,8 @@ func Endpoint(region string) string {
 	return "us-east-1"
 }
 
-// currency is what prices of the region are in.
-func (l *List) currency() string {
+// Currency is what prices of the region are in.
+func (l *List) Currency() string {
 	if strings.HasPrefix(l.region, "cn-") {
 		return "CNY"
 	}
@@ -115,7 +115,7 @@ func (l *List) entry(text string) (name string, price float64, err error) {
 	}
 	for _, term := range p.Terms.OnDemand {
 		for _, d := range term.PriceDimensions {
-			s, ok := d.PricePerUnit[l.currency()]
+			s, ok := d.PricePerUnit[l.Currency()]
 			if !ok {
 				continue
 			}

@@ -61,9 +61,13 @@ func TestOnDemand(t *testing.T) {
 	if diff := cmp.Diff(map[string]float64{"m5.large": 0.096, "m5.xlarge": 0.192, "m5.metal": 4.608}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	got, err = pricelist.New(l, "cn-north-1").OnDemand(t.Context())
-	if diff := cmp.Diff(map[string]float64{"other.large": 3}, got); diff != "" || err != nil {
-		t.Errorf("China: %v (-want +got):\n%s", err, diff)
+	// Case B119: every region of China, not the first one alone.
+	for _, region := range []string{"cn-north-1", "cn-northwest-1"} {
+		china := pricelist.New(l, region)
+		got, err = china.OnDemand(t.Context())
+		if diff := cmp.Diff(map[string]float64{"other.large": 3}, got); diff != "" || err != nil || china.Currency() != "CNY" {
+			t.Errorf("%s: %v, %s (-want +got):\n%s", region, err, china.Currency(), diff)
+		}
 	}
 }
 
