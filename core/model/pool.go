@@ -138,7 +138,6 @@ type InstanceType struct {
 	Allocatable resource.Vector
 	MemoryFrom  string // "estimated" or "learned": where the memory figure comes from
 	Image       string // that its machines are started from; empty = not known
-	Image       string // that its machines are started from; empty = not known
 }
 
 // Offering is one thing that can be bought: a type in a zone as a capacity type.
