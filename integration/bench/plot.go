@@ -57,7 +57,7 @@ func growthLines(rows []row) []line {
 	if len(of) > 1 {
 		middle, first, last := of[len(of)/2], of[0], of[len(of)-1]
 		each := middle.y / middle.x
-		out = append(out, line{name: fmt.Sprintf("linear, through %.0f pods", middle.x), colour: "#6b7280", dashed: true,
+		out = append(out, line{name: "linear, through " + number(middle.x) + " pods", colour: "#6b7280", dashed: true,
 			points: []point{{first.x, each * first.x}, {last.x, each * last.x}}})
 	}
 	return out

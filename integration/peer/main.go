@@ -83,10 +83,12 @@ func cases(workloads, pools string, slow bool) [][2]string {
 	return slices.DeleteFunc(out, func(c [2]string) bool { return c[1] != "a" && !slices.Contains(strings.Split(pools, ","), c[1]) })
 }
 
-// compare asks both and prints a table.
+// compare asks both and prints a table. The last three columns are for what this is
+// done: on a busy machine seconds say little, but two processes that ran one after the
+// other can be compared, by processor time at best.
 func compare(ctx context.Context, questions []*measure.Question, out, log io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "workload\tpool\tshift\tpods\twho\tunplaced\tnodes\tUSD/h\tbound\t÷ bound\tseconds\tCPU s\theap MB\t")
+	fmt.Fprintln(t, "workload\tpool\tshift\tpods\twho\tunplaced\tnodes\tUSD/h\tbound\t÷ bound\tseconds\tCPU s\theap MB\ttimes faster\ttimes less CPU\tprice ratio\t")
 	for _, q := range questions {
 		fmt.Fprintf(log, "%s on %s, shift %d: Karpenter … ", q.Workload, q.Pool, q.Shift)
 		k, err := measure.Apart(ctx, verbKarpenter, q)
@@ -107,9 +109,30 @@ func compare(ctx context.Context, questions []*measure.Question, out, log io.Wri
 			for _, p := range x.Problems {
 				fmt.Fprintf(log, "  ! %s: %s\n", x.who, p)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%.2f\t%.2f\t%.3f\t%.3f\t%.2f\t%.0f\t\n", q.Workload, q.Pool, q.Shift, x.Pods, x.who, x.Unplaced, x.Nodes, x.USD, x.Bound,
-				x.Ratio(), x.Seconds(), x.CPUSeconds(), float64(x.PeakHeap)/1e6)
+			ratios := "\t\t\t"
+			if x.Answer == w {
+				ratios = versus(w, k)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%.2f\t%.2f\t%.3f\t%.3f\t%.3f\t%.0f\t%s\n", q.Workload, q.Pool, q.Shift, x.Pods, x.who, x.Unplaced, x.Nodes, x.USD, x.Bound,
+				x.Ratio(), x.Seconds(), x.CPUSeconds(), float64(x.PeakHeap)/1e6, ratios)
 		}
 	}
 	return t.Flush()
+}
+
+// versus is three cells: how many times as long and as much processor time the other
+// one took, and our price over theirs. A cell is empty where there is nothing to
+// divide by, or where not all pods were placed, so that prices are of different things.
+func versus(ours, theirs *measure.Answer) string {
+	cell := func(format string, a, b float64) string {
+		if a <= 0 || b <= 0 {
+			return "\t"
+		}
+		return fmt.Sprintf(format, a/b) + "\t"
+	}
+	out := cell("%.1f", theirs.Seconds(), ours.Seconds()) + cell("%.1f", theirs.CPUSeconds(), ours.CPUSeconds())
+	if ours.Unplaced != theirs.Unplaced {
+		return out + "\t"
+	}
+	return out + cell("%.3f", ours.USD, theirs.USD)
 }

@@ -64,3 +64,20 @@ func TestUnknownPool(t *testing.T) {
 		t.Error("a manifest without a NodePool: got no error")
 	}
 }
+
+func TestRatios(t *testing.T) {
+	ours := &measure.Answer{USD: 5, Solve: []float64{0.5}, CPU: []float64{0.25}}
+	for name, c := range map[string]struct {
+		theirs *measure.Answer
+		want   string
+	}{
+		"all placed":           {&measure.Answer{USD: 10, Solve: []float64{4}, CPU: []float64{5}}, "8.0\t20.0\t0.500\t"},
+		"pods left out":        {&measure.Answer{Unplaced: 1, USD: 10, Solve: []float64{4}, CPU: []float64{5}}, "8.0\t20.0\t\t"},
+		"no processor time":    {&measure.Answer{USD: 10, Solve: []float64{4}, CPU: []float64{0}}, "8.0\t\t0.500\t"},
+		"nothing was measured": {&measure.Answer{}, "\t\t\t"},
+	} {
+		if got := versus(ours, c.theirs); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
