@@ -48,6 +48,7 @@ type Provider struct {
 	table   *catalogue.Table
 	classes map[string]*awsv1.EC2NodeClass
 	types   map[string]map[string]*model.InstanceType // class -> type, as it was offered last
+	shut    map[string]time.Time                      // subnet -> until when it counts as full, whatever is read of it
 	free    map[string]int                            // by id of subnet or reservation, as read last less what was launched since
 }
 
@@ -59,11 +60,12 @@ func New(cfg Config, api EC2, prices inventory.ListPrices) *Provider {
 	p := &Provider{
 		cfg: cfg, fleet: fleet.New(api, cfg.Cluster.Name, cfg.Now), stock: inventory.New(api, prices, catalogue.Embedded()),
 		classes: map[string]*awsv1.EC2NodeClass{}, types: map[string]map[string]*model.InstanceType{}, free: map[string]int{},
+		shut: map[string]time.Time{},
 	}
 	p.fleet.Full = func(subnet string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.free[subnet] = 0
+		p.shut[subnet] = p.cfg.Now().Add(fullFor)
 	}
 	return p
 }
@@ -182,11 +184,19 @@ func (p *Provider) subnet(c *awsv1.EC2NodeClass, zone string) string {
 	defer p.mu.Unlock()
 	best := ""
 	for _, s := range c.Status.Subnets { // ordered: of equal ones the first
-		if s.Zone == zone && (best == "" || p.free[s.ID] > p.free[best]) {
+		if s.Zone == zone && (best == "" || p.addresses(s.ID) > p.addresses(best)) {
 			best = s.ID
 		}
 	}
 	return best
+}
+
+// addresses is how many are free in a subnet. EC2's own count lags behind its refusals.
+func (p *Provider) addresses(subnet string) int {
+	if until, shut := p.shut[subnet]; shut && p.cfg.Now().Before(until) {
+		return 0
+	}
+	return p.free[subnet]
 }
 
 // reserve counts addresses and reserved instances as used until they are read again: one for each instance that a subnet
@@ -287,8 +297,8 @@ func (p *Provider) full(c *awsv1.EC2NodeClass, zone string) bool {
 	s := p.subnet(c, zone)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n, known := p.free[s]
-	return known && n == 0
+	_, known := p.free[s]
+	return known && p.addresses(s) == 0
 }
 
 func zones(c *awsv1.EC2NodeClass) []string {
@@ -316,6 +326,9 @@ func (p *Provider) CollectClass(ctx context.Context, class string) ([]string, er
 func (p *Provider) Tag(ctx context.Context, id string, tags map[string]string) error {
 	return p.fleet.Tag(ctx, id, tags)
 }
+
+// fullFor is how long a subnet is left alone that EC2 had no address in.
+const fullFor = 3 * time.Minute
 
 // templateIdle is longer than a launch is tried for.
 const templateIdle = 15 * time.Minute
