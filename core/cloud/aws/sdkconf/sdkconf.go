@@ -22,6 +22,10 @@ type Options struct {
 	AttemptTimeout time.Duration
 	// Program stands in the user agent.
 	Program string
+	// Pacer, where it is set, is the retryer of all clients of this configuration.
+	Pacer *Pacer
+	// OnCall hears of each call when it ends; may be nil. It is called by the caller's goroutine.
+	OnCall func(Call)
 }
 
 // Load reads the SDK's settings (environment and files; credentials are fetched with
@@ -33,6 +37,12 @@ func Load(ctx context.Context, o Options) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(o.Region), config.WithAppID(o.Program))
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("aws settings: %w", err)
+	}
+	if o.Pacer != nil {
+		cfg.Retryer = func() aws.Retryer { return o.Pacer }
+	}
+	if o.OnCall != nil {
+		cfg.APIOptions = append(cfg.APIOptions, watch(o.OnCall))
 	}
 	// The transport is taken from what was loaded, so that a certificate bundle and a
 	// proxy of the SDK's settings stay in force.
