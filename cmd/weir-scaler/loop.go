@@ -208,6 +208,9 @@ func (l *loop) plan(p *model.Plan) {
 		l.log.Info("disruption", zap.String("plan", p.ID), zap.String("reason", string(c.Reason)), zap.Int("remove", len(c.Remove)),
 			zap.Int("launch", len(c.Launch)), zap.Float64("usdPerHourBefore", c.Before), zap.Float64("usdPerHourAfter", c.After), zap.String("why", c.Why))
 	}
+	if p.Budget != nil {
+		l.log.Warn("planning was stopped by its time budget", zap.String("plan", p.ID), zap.Duration("budget", p.Budget.Limit), zap.Int("notLookedAt", p.Budget.Unseen))
+	}
 	for _, w := range p.Warnings {
 		l.log.Warn("plan", zap.String("plan", p.ID), zap.String("warning", w))
 	}

@@ -244,6 +244,11 @@ func TestObserverGauges(t *testing.T) {
 		}), cluster.Synced{})
 	l.watch.gauges(l.c, now)
 	l.watch.plan(&model.Plan{Kind: model.PlanDisrupt, Eligible: map[model.DisruptionReason]int{model.Empty: 2, model.Underutilized: 5}})
+	l.watch.plan(&model.Plan{Kind: model.PlanProvision, Budget: &model.BudgetEnd{Limit: time.Second, Unseen: 2}})
+	l.watch.plan(&model.Plan{Kind: model.PlanProvision})
+	if got := testutil.ToFloat64(l.watch.m.PlansStopped.WithLabelValues("provision")); got != 1 {
+		t.Errorf("%v plans were stopped, want 1", got)
+	}
 	families, err := l.watch.m.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)

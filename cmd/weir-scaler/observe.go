@@ -297,6 +297,9 @@ func (o *observer) plan(p *model.Plan) {
 		outcome = "ok"
 	}
 	o.m.Plans.WithLabelValues(string(p.Kind), outcome).Inc()
+	if p.Budget != nil {
+		o.m.PlansStopped.WithLabelValues(string(p.Kind)).Inc()
+	}
 	usd := 0.0
 	for _, n := range p.Launch {
 		usd += n.Offering.USDPerHour

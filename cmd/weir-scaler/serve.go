@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/weir-project/weir/core/cloud"
+	"github.com/weir-project/weir/core/cloud/aws/sdkconf"
 	"github.com/weir-project/weir/core/cloud/sim"
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/config/live"
@@ -84,7 +85,7 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	if err != nil {
 		return err
 	}
-	sold, err := openCloud(ctx, cfg.Config, clients, server, log)
+	sold, err := openCloud(ctx, cfg.Config, clients, server, countAWS(metrics), log)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	holder = fmt.Sprintf("%s_%d_%d", holder, os.Getpid(), time.Now().UnixNano())
 	c := control.New(control.Config{Cluster: cfg.Cluster, Account: cfg.Account, Region: cfg.Region, Holder: holder, Version: version, Settings: settings(cfg.Config)})
 	l := newLoop(c, execute.Ports{Kube: kube.NewClient(clients, kube.ClientOptions{}), Cloud: sold.provider, Ledger: store, Strategy: host,
-		Planner: control.Planners{}, Now: time.Now}, fail, log, watch)
+		Planner: control.Planners{Now: time.Now}, Now: time.Now}, fail, log, watch)
 	c.OnPlan(l.plan)
 	watcher := kube.NewWatcher(clients, l.sink, kube.WatchOptions{SpreadDefaults: scheduler.PodTopologySpread.DefaultConstraints, OnError: func(kind, name string, err error) {
 		log.Error("watch", zap.String("kind", kind), zap.String("name", name), zap.Error(err))
@@ -151,6 +152,7 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 func settings(c *config.Config) control.Settings {
 	return control.Settings{
 		Planning: c.PlanningSettings(), BatchIdle: c.Batch.Idle.D(), BatchMax: c.Batch.Max.D(), NodeRepair: c.FeatureGates.NodeRepair,
+		OutOfService: c.Termination.OutOfServiceTaint,
 		// An interval promises that no leak lives longer: what appears just after one look
 		// must be gone before it is over.
 		SweepEvery: c.GarbageCollection.Interval.D() / 2,
@@ -167,7 +169,7 @@ type backend struct {
 	lead     func(context.Context) // for as long as it leads
 }
 
-func openCloud(ctx context.Context, c *config.Config, clients *kube.Clients, server *rest.Config, log *zap.Logger) (*backend, error) {
+func openCloud(ctx context.Context, c *config.Config, clients *kube.Clients, server *rest.Config, called func(sdkconf.Call), log *zap.Logger) (*backend, error) {
 	switch c.Cloud.Kind {
 	case config.CloudSim:
 		client := sim.Dial(c.Cloud.Address)
@@ -181,7 +183,7 @@ func openCloud(ctx context.Context, c *config.Config, clients *kube.Clients, ser
 			return out, after, err
 		}}, nil
 	case config.CloudAWS:
-		return openAWS(ctx, c, clients, server, log)
+		return openAWS(ctx, c, clients, server, called, log)
 	}
 	return nil, usageError{fmt.Errorf("cloud.kind: %q is unknown", c.Cloud.Kind)}
 }

@@ -21,6 +21,7 @@ type consolidateOptions struct {
 	strategy string
 	floor    float64
 	hasFloor bool
+	budget   time.Duration
 }
 
 func newSimulateConsolidate(c *common) *cobra.Command {
@@ -48,6 +49,7 @@ whatever they cost.`,
 	o.inputs.register(cmd)
 	o.output.register(cmd)
 	cmd.Flags().StringVar(&o.strategy, "strategy", "", "built-in or configured strategy by name, or the path of an executable; what the configuration binds if left out")
+	cmd.Flags().DurationVar(&o.budget, "budget", 0, "how long planning may take: after that the best plan so far is shown, and said to be so; 0 = as long as it does")
 	cmd.Flags().Float64Var(&o.floor, "floor", 0, "least score of an accepted command, in place of the strategy's own verdict; 0 refuses nothing that is strictly cheaper")
 	cmd.Flags().Lookup("floor").DefValue = ""
 	return cmd
@@ -59,6 +61,9 @@ func (o *consolidateOptions) run(ctx context.Context) error {
 	}
 	if math.IsNaN(o.floor) || math.IsInf(o.floor, 0) || o.floor < 0 {
 		return bad("--floor: expected a number of at least 0, got %v", o.floor)
+	}
+	if o.budget < 0 {
+		return bad("--budget: expected a duration of at least 0, got %s", o.budget)
 	}
 	heap := watchHeap()
 	s, err := o.load()
@@ -85,6 +90,7 @@ func (o *consolidateOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking for prices: %w", err)
 	}
+	s.world.Budget = model.Within(o.budget, time.Now)
 	plan := disrupt.Plan(s.world, prices, score, disrupt.Options{Waves: true, Bound: true})
 	if failed != nil {
 		return fmt.Errorf("asking strategy %s: %w", name, failed)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/provision"
 	"github.com/weir-project/weir/core/report"
 )
@@ -16,6 +17,7 @@ type provisionOptions struct {
 	inputs
 	output
 	strategy string
+	budget   time.Duration
 }
 
 func newSimulateProvision(c *common) *cobra.Command {
@@ -39,12 +41,16 @@ where the input has no pods of theirs.`,
 	o.inputs.register(cmd)
 	o.output.register(cmd)
 	cmd.Flags().StringVar(&o.strategy, "strategy", "", "built-in or configured strategy by name, or the path of an executable; what the configuration binds if left out")
+	cmd.Flags().DurationVar(&o.budget, "budget", 0, "how long planning may take: after that the best plan so far is shown, and said to be so; 0 = as long as it does")
 	return cmd
 }
 
 func (o *provisionOptions) run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
+	}
+	if o.budget < 0 {
+		return bad("--budget: expected a duration of at least 0, got %s", o.budget)
 	}
 	heap := watchHeap()
 	s, err := o.load()
@@ -60,6 +66,7 @@ func (o *provisionOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.world.Budget = model.Within(o.budget, time.Now)
 	plan := provision.Plan(s.world, prices)
 	t := report.Timings{LoadSeconds: report.Number(s.loaded.Seconds()), SolveSeconds: report.Number(time.Since(s.began).Seconds()), PeakHeapBytes: heap.close()}
 	return o.answer(o.format, report.Provision(s.world, plan, name, t, append(s.warnings, unwell(prices)...)))

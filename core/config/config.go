@@ -37,6 +37,7 @@ type Config struct {
 	Bindings       Bindings            `json:"bindings"`
 
 	Batch             Batch             `json:"batch"`
+	Planning          Planning          `json:"planning"`
 	PreferencePolicy  string            `json:"preferencePolicy"`
 	MinValuesPolicy   string            `json:"minValuesPolicy"`
 	SchedulerConfig   string            `json:"schedulerConfig"`
@@ -44,6 +45,7 @@ type Config struct {
 	Alternatives      Alternatives      `json:"alternatives"`
 	Nodes             Nodes             `json:"nodes"`
 	GarbageCollection GarbageCollection `json:"garbageCollection"`
+	Termination       Termination       `json:"termination"`
 
 	LeaderElection LeaderElection `json:"leaderElection"`
 	Kube           Kube           `json:"kube"`
@@ -121,6 +123,12 @@ type Batch struct {
 	Max  Duration `json:"max"`
 }
 
+// Planning bounds the time of one plan: after Budget the best one so far is taken. 0 =
+// no bound.
+type Planning struct {
+	Budget Duration `json:"budget"`
+}
+
 // FeatureGates switch whole features; names and defaults are Karpenter's.
 type FeatureGates struct {
 	NodeRepair              bool `json:"nodeRepair"`
@@ -150,6 +158,11 @@ type GarbageCollection struct {
 	BrakeNodes  int      `json:"brakeNodes"`
 	BrakeShare  float64  `json:"brakeShare"`
 	BrakeWindow Duration `json:"brakeWindow"`
+}
+
+// Termination is about the end of machines.
+type Termination struct {
+	OutOfServiceTaint bool `json:"outOfServiceTaint"`
 }
 
 // LeaderElection names the leases that fence the scaler.
@@ -201,6 +214,7 @@ func Default() *Config {
 		Strategies:     map[string]Strategy{},
 		Bindings:       Bindings{InstanceSelection: "cost-optimal", Consolidation: "savings"},
 		Batch:          Batch{Idle: Duration(time.Second), Max: Duration(10 * time.Second)},
+		Planning:       Planning{Budget: Duration(10 * time.Second)},
 
 		PreferencePolicy: "Respect", MinValuesPolicy: "Strict",
 		FeatureGates: FeatureGates{ReservedCapacity: true},
@@ -264,6 +278,7 @@ func (c *Config) PlanningSettings() model.Settings {
 		SpotToSpot:           c.FeatureGates.SpotToSpotConsolidation,
 		StaticCapacity:       c.FeatureGates.StaticCapacity,
 		AlternativesMaxRatio: c.Alternatives.MaxPriceRatio,
+		PlanningBudget:       c.Planning.Budget.D(),
 	}
 }
 

@@ -276,6 +276,9 @@ func (v *validator) planning() {
 	v.oneOf("minValuesPolicy", c.MinValuesPolicy, "Strict", "BestEffort")
 	v.between("batch.idle", c.Batch.Idle, 10*time.Millisecond, 10*time.Minute)
 	v.between("batch.max", c.Batch.Max, 10*time.Millisecond, time.Hour)
+	if c.Planning.Budget != 0 {
+		v.between("planning.budget", c.Planning.Budget, 100*time.Millisecond, 10*time.Minute)
+	}
 	if c.Batch.Idle > c.Batch.Max {
 		v.fail("batch.idle", "is %s, expected at most batch.max, which is %s", c.Batch.Idle, c.Batch.Max)
 	}

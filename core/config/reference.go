@@ -44,6 +44,7 @@ var fieldDocs = map[string]string{
 	"bindings.consolidation":               "strategy that gives machines back, unless a NodePool has the annotation `weir.dev/consolidation`",
 	"batch.idle":                           "plan when no new pod came for so long",
 	"batch.max":                            "plan at the latest after so long",
+	"planning.budget":                      "how long one plan may take: after that the best so far is taken, which may be dearer than need be, and pods that were not looked at are at the next plan; half of it is for making the first plan cheaper. 0 = no bound",
 	"preferencePolicy":                     "`Respect`: preferred affinities and `ScheduleAnyway` spreads count as required until they would cost a pod its place; `Ignore`: they count for nothing",
 	"minValuesPolicy":                      "`Strict` or `BestEffort`",
 	"schedulerConfig":                      "how kube-scheduler was configured: a file, or the YAML or JSON itself, with `podTopologySpread.defaultConstraints`, which hold for pods without any; unknown fields are errors",
@@ -62,6 +63,7 @@ var fieldDocs = map[string]string{
 	"garbageCollection.brakeNodes":         "it stops by itself when it would end more than so many instances",
 	"garbageCollection.brakeShare":         "or more than this share of the fleet, whichever is more",
 	"garbageCollection.brakeWindow":        "within so long",
+	"termination.outOfServiceTaint":        "taint the Node of a machine that is gone with node.kubernetes.io/out-of-service, and keep it for up to a minute, so that its volumes are detached at once and not after six minutes",
 
 	"leaderElection.enabled":            "hold leases; off only for one replica",
 	"leaderElection.name":               "lease of Weir",

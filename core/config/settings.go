@@ -53,6 +53,7 @@ func Settings() []Setting {
 		at("consolidation", "WEIR_CONSOLIDATION", "bindings.consolidation", ""),
 		at("batch-idle-duration", "BATCH_IDLE_DURATION", "batch.idle", ""),
 		at("batch-max-duration", "BATCH_MAX_DURATION", "batch.max", ""),
+		at("planning-budget", "WEIR_PLANNING_BUDGET", "planning.budget", ""),
 		at("preference-policy", "PREFERENCE_POLICY", "preferencePolicy", ""),
 		at("min-values-policy", "MIN_VALUES_POLICY", "minValuesPolicy", ""),
 		at("scheduler-config", "SCHEDULER_CONFIG", "schedulerConfig", "a file, or the YAML or JSON itself"),

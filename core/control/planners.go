@@ -10,17 +10,31 @@ import (
 )
 
 // Planners are the planners of core, as the executor's port wants them.
-type Planners struct{}
+type Planners struct {
+	// Now is the clock of time budgets, which the planners themselves must not know. Nil =
+	// plans take as long as they do, so that the same world always has the same plan.
+	Now func() time.Time
+}
 
 var _ execute.Planner = Planners{}
 
 // Provision plans for the waiting pods.
-func (Planners) Provision(w *model.World, prices *model.Prices) *model.Plan {
-	return provision.Plan(w, prices)
+func (p Planners) Provision(w *model.World, prices *model.Prices) *model.Plan {
+	return provision.Plan(p.timed(w), prices)
+}
+
+// timed is the world with the budget that its settings give to a plan from now on.
+func (p Planners) timed(w *model.World) *model.World {
+	if p.Now == nil || w.Settings.PlanningBudget <= 0 {
+		return w
+	}
+	out := *w
+	out.Budget = model.Within(w.Settings.PlanningBudget, p.Now)
+	return &out
 }
 
 // Disrupt plans what may start now. A strategy that cannot be asked accepts nothing.
-func (Planners) Disrupt(w *model.World, prices *model.Prices, score execute.Scorer, o execute.DisruptOptions) (*model.Plan, error) {
+func (p Planners) Disrupt(w *model.World, prices *model.Prices, score execute.Scorer, o execute.DisruptOptions) (*model.Plan, error) {
 	var failed error
 	opts := disrupt.Options{Running: o.Running, Frozen: o.Frozen, Nominated: map[string]time.Time{}}
 	for _, n := range w.Nodes {
@@ -28,7 +42,7 @@ func (Planners) Disrupt(w *model.World, prices *model.Prices, score execute.Scor
 			opts.Nominated[n.ID()] = n.Nominated
 		}
 	}
-	p := disrupt.Plan(w, prices, func(moves []*model.Command) []model.MoveScore {
+	plan := disrupt.Plan(p.timed(w), prices, func(moves []*model.Command) []model.MoveScore {
 		answers, err := score(moves)
 		if err != nil {
 			failed = err
@@ -39,5 +53,5 @@ func (Planners) Disrupt(w *model.World, prices *model.Prices, score execute.Scor
 	if failed != nil {
 		return nil, failed
 	}
-	return p, nil
+	return plan, nil
 }

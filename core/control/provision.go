@@ -188,6 +188,9 @@ func (c *Controller) planned(d execute.Plan, r execute.Result) {
 		c.decisions(plan)
 	}
 	c.carryOut(plan)
+	if e := plan.Budget; e != nil && e.Unseen > 0 && len(plan.Launch)+len(plan.Placements) > 0 {
+		c.batch.urgent = true // the pods that the time did not suffice for; those that it did have their places
+	}
 	if c.probe(plan) {
 		c.batch.urgent = true
 	}
@@ -230,11 +233,15 @@ func (c *Controller) carryOut(plan *model.Plan) {
 	}, c.now)
 }
 
-// missed is what strategies aimed at and the plan did not reach, as the end of a sentence.
+// missed is what strategies aimed at and the plan did not reach, and that it was stopped,
+// as the end of a sentence.
 func missed(plan *model.Plan) string {
 	var b strings.Builder
 	for _, s := range plan.Shortfalls {
 		fmt.Fprintf(&b, "; NodePool %s, limit %q: %s", s.Pool, s.Limit, s.Message)
+	}
+	if plan.Budget != nil {
+		b.WriteString("; " + plan.Budget.Text("pods", "the plan may be dearer than need be"))
 	}
 	return b.String()
 }

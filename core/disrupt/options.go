@@ -52,5 +52,6 @@ const (
 	BlockedReplacement   = "ReplacementNeeded"    // its pods do not fit on the nodes that stay
 	BlockedBudget        = "Budget"               // the pool's budgets allow no more now
 	BlockedStrategy      = "Strategy"             // the strategy refuses
+	BlockedTime          = "TimeBudget"           // planning ended before the node was looked at
 	BlockedFrozen        = "Frozen"               // nothing voluntary starts now
 )

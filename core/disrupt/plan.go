@@ -36,6 +36,7 @@ const maxRounds = 8
 // Each node is a command of its own, save for empty ones, which go together: it is
 // the smallest unit that a strategy can refuse and that can fail alone.
 func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *model.Plan {
+	w, clock := timed(w)
 	plan := &model.Plan{Kind: model.PlanDisrupt, Made: w.Now, Warnings: warnings(w)}
 	expired := expiredNodes(w, opts)
 	cands, blocked := Candidates(w, opts)
@@ -65,7 +66,8 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	}
 	sort.SliceStable(blocked, func(i, j int) bool { return blocked[i].Node < blocked[j].Node })
 	plan.Blocked = blocked
-	if opts.Bound {
+	clock.end(plan)
+	if opts.Bound && w.Budget.MayPlace() {
 		plan.LowerBoundUSDPerHour = bound(w)
 	}
 	return plan
@@ -82,6 +84,9 @@ func settled(w *model.World, opts Options, cands []*Candidate, expired []*model.
 		var best *planner
 		var by ranking
 		for _, r := range orders {
+			if best != nil && !w.Budget.MayImprove() {
+				break
+			}
 			p := newPlanner(w, opts, cands, expired, stays, near, r)
 			p.evacuate(expired)
 			p.greedy()
@@ -376,6 +381,10 @@ func (p *planner) greedy() {
 	for _, want := range []model.DisruptionReason{model.Empty, model.Drifted, model.Underutilized} {
 		for _, c := range p.inOrder(want) {
 			if p.gone[c.Node] {
+				continue
+			}
+			if !p.w.Budget.MayPlace() {
+				p.stays[c.Node] = no(BlockedTime, "the time budget ended before this node was looked at; it is at the next pass")
 				continue
 			}
 			if want == model.Underutilized {

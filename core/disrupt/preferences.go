@@ -234,17 +234,33 @@ func (p *planner) rebought() verdicts {
 		return out
 	}
 	list := bought()
+	if !p.w.Budget.MayPlace() {
+		return p.unproven()
+	}
 	if len(list) == 0 {
 		return refused
 	}
 	after.Settings.IgnorePreferences = true
 	without := bought()
+	if !p.w.Budget.MayPlace() {
+		return p.unproven()
+	}
 	for _, pod := range list {
 		if !slices.Contains(without, pod) {
 			refused[home[pod]] = no(BlockedReplacement, "pod %s would fit on nodes that stay, but not keep all that it prefers: a node would be bought for it under preferencePolicy Respect, and no replacement is planned here", pod.ID())
 		}
 	}
 	return refused
+}
+
+// unproven has every node stay that the plan would have had go: there was no time for the
+// test that nothing would be bought in their stead.
+func (p *planner) unproven() verdicts {
+	out := verdicts{}
+	for _, g := range p.going {
+		out[g.cand.Node] = no(BlockedTime, "the time budget ended before it was certain that nothing would be bought in its stead; it is looked at again at the next pass")
+	}
+	return out
 }
 
 // least is the smallest count among the values of a spread. A host without any such

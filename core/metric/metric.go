@@ -79,6 +79,7 @@ type Metrics struct {
 	LeaderEpoch       *prometheus.GaugeVec
 	PlanDuration      *prometheus.HistogramVec
 	Plans             *prometheus.CounterVec
+	PlansStopped      *prometheus.CounterVec
 	Unplaced          *prometheus.GaugeVec
 	LowerBound        *prometheus.GaugeVec
 	PlannedPrice      *prometheus.GaugeVec
@@ -91,6 +92,9 @@ type Metrics struct {
 	EffectDuration    *prometheus.HistogramVec
 	Launches          *prometheus.CounterVec
 	Shortages         *prometheus.CounterVec
+	AWSCalls          *prometheus.CounterVec
+	AWSDuration       *prometheus.HistogramVec
+	AWSThrottled      *prometheus.CounterVec
 	LedgerCalls       *prometheus.CounterVec
 	LedgerDuration    *prometheus.HistogramVec
 	LedgerUp          *prometheus.GaugeVec
@@ -164,6 +168,7 @@ func (m *Metrics) own(b *builder) {
 	m.Active = b.gauge("weir_active", "1 while this process holds its lease and Karpenter's and acts; 0 while it is passive.")
 	m.LeaderEpoch = b.gauge("weir_leader_epoch", "Epoch of the leader that this process is or saw last.")
 	m.PlanDuration = b.histogram("weir_plan_duration_seconds", "Time of one plan, strategies included.", nil, "kind")
+	m.PlansStopped = b.counter("weir_plans_stopped_total", "Plans that their time budget (planning.budget) ended: legal, and perhaps dearer than need be, or not for all pods.", "kind")
 	m.Plans = b.counter("weir_plans_total", "Plans made, by what the strategy did (ok, dead, late, invalid, empty, refused).", "kind", "outcome")
 	m.Unplaced = b.gauge("weir_unplaced_pods", "Pods of the last plan without a place, by the filter that stood in the way.", "filter")
 	m.LowerBound = b.gauge("weir_plan_lower_bound_usd_per_hour", "Proven lower bound of the price of the last plan.", "kind")
@@ -177,6 +182,9 @@ func (m *Metrics) own(b *builder) {
 	m.EffectDuration = b.histogram("weir_effect_duration_seconds", "Time of one action.", nil, "kind")
 	m.Launches = b.counter("weir_launched_instances_total", "Instances bought.", "nodepool", "capacity_type")
 	m.Shortages = b.counter("weir_offering_shortages_total", "Answers that an offering was short of capacity.", "instance_type", "zone", "capacity_type")
+	m.AWSCalls = b.counter("weir_aws_calls_total", "Calls of AWS, by outcome (ok, or the kind of the error: throttled, shortage, quota, auth, template, token, not-found, internal, deadline); repetitions count with their call.", "service", "operation", "outcome")
+	m.AWSDuration = b.histogram("weir_aws_call_duration_seconds", "Time of one call of AWS, repetitions and their pauses included.", nil, "service", "operation")
+	m.AWSThrottled = b.counter("weir_aws_throttled_attempts_total", "Attempts of calls that AWS answered with \"too often\", those that came through later included.", "service", "operation")
 	m.LedgerCalls = b.counter("weir_ledger_calls_total", "Calls of the ledger, by outcome (ok, conflict, error).", "operation", "outcome")
 	m.LedgerDuration = b.histogram("weir_ledger_call_duration_seconds", "Time of one call of the ledger.", nil, "operation")
 	m.LedgerUp = b.gauge("weir_ledger_up", "0 while the ledger cannot be reached and writes are queued.")

@@ -31,7 +31,8 @@ type Settings struct {
 	ReservedCapacity     bool
 	SpotToSpot           bool
 	StaticCapacity       bool
-	AlternativesMaxRatio float64 // alternatives cost at most best x this; 0 = 1.25
+	AlternativesMaxRatio float64       // alternatives cost at most best x this; 0 = 1.25
+	PlanningBudget       time.Duration // how long one plan may take; 0 = as long as it does. Whoever has a clock sees to it: World.Budget
 }
 
 // Pool finds a pool by name, nil where it is not there.

@@ -59,12 +59,14 @@ type DisruptionPlan struct {
 	Totals   DisruptionTotals `json:"totals"`
 	Timings  Timings          `json:"timings"`
 	Warnings []string         `json:"warnings"`
+	// Stopped says that planning ended with its time budget; absent where that sufficed.
+	Stopped *Stopped `json:"stopped,omitempty"`
 }
 
 // Disruption is the report of a disruption plan made from the world. The warnings
 // come before those of the plan; nodes without a price get one.
 func Disruption(w *model.World, p *model.Plan, strategy string, t Timings, warnings []string) *DisruptionPlan {
-	r := &DisruptionPlan{Kind: "DisruptionPlan", Strategy: strategy, Commands: []Command{}, Blocked: []Blocked{}, Timings: t}
+	r := &DisruptionPlan{Kind: "DisruptionPlan", Strategy: strategy, Commands: []Command{}, Blocked: []Blocked{}, Timings: t, Stopped: stopped(p.Budget)}
 	before, ours := 0.0, 0
 	for _, n := range w.Nodes {
 		if !n.Managed() {

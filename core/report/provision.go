@@ -105,13 +105,29 @@ type ProvisionPlan struct {
 	Totals        ProvisionTotals `json:"totals"`
 	Timings       Timings         `json:"timings"`
 	Warnings      []string        `json:"warnings"`
+	// Stopped says that planning ended with its time budget; absent where that sufficed.
+	Stopped *Stopped `json:"stopped,omitempty"`
+}
+
+// Stopped is the time budget that ended a plan, and how many pods (or, of a plan of
+// disruption, nodes) were not looked at.
+type Stopped struct {
+	BudgetSeconds Number `json:"budgetSeconds"`
+	NotLookedAt   int    `json:"notLookedAt"`
+}
+
+func stopped(e *model.BudgetEnd) *Stopped {
+	if e == nil {
+		return nil
+	}
+	return &Stopped{BudgetSeconds: Number(e.Limit.Seconds()), NotLookedAt: e.Unseen}
 }
 
 // Provision is the report of a provision plan made from the world. The warnings
 // come before those of the plan.
 func Provision(w *model.World, p *model.Plan, strategy string, t Timings, warnings []string) *ProvisionPlan {
 	r := &ProvisionPlan{Kind: "ProvisionPlan", Strategy: strategy, NewNodes: []NewNode{}, ExistingNodes: []ExistingNode{},
-		Unschedulable: []Unschedulable{}, Timings: t, Warnings: list(warnings, p.Warnings)}
+		Unschedulable: []Unschedulable{}, Timings: t, Warnings: list(warnings, p.Warnings), Stopped: stopped(p.Budget)}
 	usd, worst := 0.0, 0.0
 	for _, n := range p.Launch {
 		x := newNode(n)

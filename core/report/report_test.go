@@ -36,7 +36,7 @@ func provision() *report.ProvisionPlan {
 	pool := &model.Pool{Name: "default", Taints: []model.Taint{{Key: "team", Value: "a", Effect: model.NoSchedule}, {Key: "bare", Effect: model.NoExecute}}}
 	w := &model.World{Pods: []*model.Pod{pod("a"), pod("b"), pod("c"), pod("d"), pod("e")}}
 	trail := []model.Passed{{Filter: model.FilterPool, Types: 40}, {Filter: model.FilterTaints, Types: 40}, {Filter: model.FilterRequirements, Types: 12}, {Filter: model.FilterResources}}
-	p := &model.Plan{Kind: model.PlanProvision, LowerBoundUSDPerHour: 0.2912345678, Warnings: []string{"shared", "of the plan"},
+	p := &model.Plan{Kind: model.PlanProvision, LowerBoundUSDPerHour: 0.2912345678, Warnings: []string{"shared", "of the plan"}, Budget: &model.BudgetEnd{Limit: 10 * time.Second, Unseen: 2},
 		Launch: []*model.NewNode{
 			{Name: "default-1", Pool: pool, Offering: offering("m6a.4xlarge", 16, "us-east-1a", model.Spot, 0.3100004, "synthetic"),
 				Alternatives: []*model.Offering{offering("m6i.4xlarge", 16, "us-east-1b", model.Spot, 0.33, "synthetic")},
@@ -150,10 +150,10 @@ func TestFieldNames(t *testing.T) {
 		v    any
 		want string
 	}{
-		{report.ProvisionPlan{}, "kind strategy newNodes existingNodes unschedulable totals timings warnings"},
+		{report.ProvisionPlan{}, "kind strategy newNodes existingNodes unschedulable totals timings warnings stopped,omitempty"},
 		{report.NewNode{}, "name nodePool instanceType zone capacityType usdPerHour usdPerHourWorst alternatives requirements labels taints requests allocatable pods"},
 		{report.ProvisionTotals{}, "pods newNodes usdPerHour usdPerHourWorst lowerBoundUsdPerHour"},
-		{report.DisruptionPlan{}, "kind strategy commands blocked totals timings warnings"},
+		{report.DisruptionPlan{}, "kind strategy commands blocked totals timings warnings stopped,omitempty"},
 		{report.Command{}, "reason remove launch moves usdPerHourBefore usdPerHourAfter savingsUsdPerHour podsEvicted score"},
 		{report.DisruptionTotals{}, "nodesBefore nodesAfter usdPerHourBefore usdPerHourAfter usdPerHourWorst lowerBoundUsdPerHour"},
 		{report.Blocked{}, "node reason message until"},
