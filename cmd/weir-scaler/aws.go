@@ -45,8 +45,8 @@ const (
 )
 
 // openAWS makes the provider for EC2. It asks the cluster and EKS for what a node must know to join.
-func openAWS(ctx context.Context, c *config.Config, clients *kube.Clients, server *rest.Config, log *zap.Logger) (*backend, error) {
-	settings, err := sdkconf.Load(ctx, sdkconf.Options{Region: c.Region, Program: "weir-scaler", AttemptTimeout: time.Minute})
+func openAWS(ctx context.Context, c *config.Config, clients *kube.Clients, server *rest.Config, called func(sdkconf.Call), log *zap.Logger) (*backend, error) {
+	settings, err := sdkconf.Load(ctx, sdkconf.Options{Region: c.Region, Program: "weir-scaler", AttemptTimeout: time.Minute, Pacer: sdkconf.NewPacer(0), OnCall: called})
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -70,7 +70,7 @@ func openAWS(ctx context.Context, c *config.Config, clients *kube.Clients, serve
 	}, api, prices)
 	keeper := classes.New(classes.Config{
 		Objects: clients.NodeClasses(), Provider: provider, CA: facts.CA, Now: time.Now,
-		Resolver: resolve.New(resolve.Config{Cluster: c.Cluster, Region: c.Region, Version: v.get, Reservations: c.FeatureGates.ReservedCapacity},
+		Resolver: resolve.New(resolve.Config{Cluster: c.Cluster, Region: c.Region, Version: v.get, Reservations: c.FeatureGates.ReservedCapacity, Facts: facts},
 			api, ssm.NewFromConfig(settings), iam.NewFromConfig(settings)),
 		Waits: func(class *awsv1.EC2NodeClass, n int) {
 			log.Info("a class that is being deleted waits for its claims", zap.String("class", class.Name), zap.Int("claims", n))

@@ -104,5 +104,6 @@ const (
 	ReasonRunInstancesAuthFailed    = "RunInstancesAuthCheckFailed"
 	ReasonInstanceProfileNotFound   = "InstanceProfileNotFound"
 	ReasonUserDataSizeLimitExceeded = "UserDataSizeLimitExceeded"
+	ReasonInvalidUserData           = "InvalidUserData" // of Weir: not what images of the family read
 	ReasonWaitingOnClaimTermination = "WaitingOnNodeClaimTermination"
 )

@@ -117,9 +117,15 @@ func (in *Input) UserData(ami awsv1.AMI, t Type) (userdata.Output, error) {
 	}
 	out, err := userdata.Render(ud)
 	if err != nil {
-		code := "UserData"
-		if e := (*userdata.Error)(nil); errors.As(err, &e) && e.TooLong {
+		code := keys.ReasonInvalidUserData
+		switch e := (*userdata.Error)(nil); {
+		case !errors.As(err, &e):
+		case e.TooLong:
 			code = keys.ReasonUserDataSizeLimitExceeded
+		case e.Field == userdata.FieldServiceCIDR:
+			code = keys.ReasonClusterCIDRFailed
+		case strings.HasPrefix(e.Field, "spec.kubelet"):
+			code = keys.ReasonInvalidKubelet
 		}
 		return userdata.Output{}, Fault(code, "EC2NodeClass %s: %v", in.Class.Name, err)
 	}

@@ -20,6 +20,9 @@ import (
 	"github.com/weir-project/weir/core/api/keys"
 	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/cloud/aws/awserr"
+	"github.com/weir-project/weir/core/cloud/aws/launchtemplate"
+	"github.com/weir-project/weir/core/cloud/aws/userdata"
+	"github.com/weir-project/weir/core/model"
 )
 
 // EC2 is the calls of EC2 that finding takes.
@@ -54,6 +57,8 @@ type Config struct {
 	Version func() string
 	// Reservations says whether capacity reservations are used (gate ReservedCapacity).
 	Reservations bool
+	// Facts are those of the cluster that user data is tried with; zero = stand-ins.
+	Facts userdata.Cluster
 }
 
 // Resolver finds what classes stand for. It keeps nothing between calls but the parameters that it read.
@@ -379,12 +384,42 @@ func (c *one) validate() {
 		c.set(keys.ConditionValidationSucceeded, false, errs[0].Reason, "%s: %s", errs[0].Path, errs[0].Message)
 		return
 	}
+	if reason, message := c.userData(); reason != "" {
+		c.set(keys.ConditionValidationSucceeded, false, reason, "%s", message)
+		return
+	}
 	if waiting := c.unready(dependencies); len(waiting) > 0 {
 		c.set(keys.ConditionValidationSucceeded, false, keys.ReasonDependenciesNotReady, "%s", strings.Join(waiting, ", "))
 		return
 	}
 	c.set(keys.ConditionValidationSucceeded, true, "", "")
 }
+
+// userData tries what instances would be started with: a class whose user data is not of its family would fail at every launch.
+// What pools add, labels and taints, is not in it.
+func (c *one) userData() (reason, message string) {
+	facts := c.r.cfg.Facts
+	if facts == (userdata.Cluster{}) {
+		facts = userdata.Cluster{Name: c.r.cfg.Cluster, Endpoint: "https://cluster", CA: "Y2E=", ServiceCIDR: "10.100.0.0/16"}
+	}
+	in := launchtemplate.Input{Class: c.class, Cluster: facts, Region: c.r.cfg.Region, CapacityType: model.OnDemand}
+	var ami awsv1.AMI
+	if len(c.Status.AMIs) > 0 {
+		ami = c.Status.AMIs[0]
+	}
+	_, err := in.UserData(ami, launchtemplate.Type{MaxPods: triedPods})
+	var e *cloud.Error
+	switch {
+	case err == nil:
+		return "", ""
+	case errors.As(err, &e):
+		return e.Code, strings.TrimPrefix(e.Message, "EC2NodeClass "+c.class.Name+": ")
+	}
+	return keys.ReasonInvalidUserData, err.Error()
+}
+
+// triedPods stands for the pods of a type, of which nothing depends here but a few digits.
+const triedPods = 110
 
 func (c *one) ready() {
 	all := append(slices.Clone(dependencies), keys.ConditionValidationSucceeded)

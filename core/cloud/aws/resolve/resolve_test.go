@@ -367,6 +367,20 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			words: "x"},
 		"a tag of ours": {spec: func(s string) string { return s + `,"tags":{"karpenter.sh/nodepool":"x"}` }, kind: keys.ConditionValidationSucceeded, want: "False:TagValidationFailed", words: "nodepool"},
 		"kubelet":       {spec: func(s string) string { return s + `,"kubelet":{"x":1}` }, kind: keys.ConditionValidationSucceeded, want: "False:InvalidKubeletConfiguration", words: "x"},
+		"user data of another family": {spec: func(s string) string {
+			return strings.Replace(s, "al2023@", "bottlerocket@", 1) + `,"userData":"#!/bin/bash\necho x"`
+		},
+			account: func(a *account) {
+				a.parameters = map[string]string{"/aws/service/bottlerocket/aws-k8s-1.33/x86_64/latest/image_id": "ami-amd"}
+			}, kind: keys.ConditionValidationSucceeded, want: "False:InvalidUserData", words: "not TOML"},
+		"user data that is another object": {spec: func(s string) string { return s + `,"userData":"apiVersion: v1\nkind: Pod\n"` },
+			kind: keys.ConditionValidationSucceeded, want: "False:InvalidUserData", words: "expected a NodeConfig"},
+		"user data that is a broken archive": {spec: func(s string) string {
+			return s + `,"userData":"MIME-Version: 1.0\nContent-Type: multipart/mixed\n\nx"`
+		},
+			kind: keys.ConditionValidationSucceeded, want: "False:InvalidUserData", words: "boundary"},
+		"user data that is too long": {spec: func(s string) string { return s + `,"userData":"#!/bin/sh\n` + strings.Repeat("x", 16384) + `"` },
+			kind: keys.ConditionValidationSucceeded, want: "False:UserDataSizeLimitExceeded", words: "at most 16384"},
 		"not allowed": {account: func(a *account) {
 			a.fail = map[string]error{"DescribeImages": refused("UnauthorizedOperation", "You are not authorized")}
 		}, kind: keys.ConditionAMIsReady, want: "Unknown:Unauthorized", words: "not authorized"},

@@ -50,7 +50,7 @@ type nodeConfigKubelet struct {
 // al2023 is a MIME archive with what nodeadm reads last: it merges its documents in order, later ones win.
 func al2023(in *Input) (Output, error) {
 	if in.Cluster.ServiceCIDR == "" {
-		return Output{}, &Error{Field: "cluster service CIDR", Message: "is not known; nodeadm of AL2023 needs it"}
+		return Output{}, &Error{Field: FieldServiceCIDR, Message: "is not known; nodeadm of AL2023 needs it"}
 	}
 	var out Output
 	parts, err := userParts(in.User, true)

@@ -58,6 +58,9 @@ type Error struct {
 // Error is field and message.
 func (e *Error) Error() string { return e.Field + ": " + e.Message }
 
+// FieldServiceCIDR is the field of an error about that fact of the cluster.
+const FieldServiceCIDR = "cluster service CIDR"
+
 func bad(format string, args ...any) error {
 	return &Error{Field: "spec.userData", Message: fmt.Sprintf(format, args...)}
 }
