@@ -54,6 +54,9 @@ func bottlerocket(in *Input) (Output, error) {
 	for _, t := range in.taints() {
 		taints[t.Key] = append(taints[t.Key], effects(t))
 	}
+	if _, ok := kubernetes["node-taints"]; ok {
+		out.Warnings = append(out.Warnings, "spec.userData: settings.kubernetes.node-taints is replaced by the taints of the NodePool")
+	}
 	kubernetes["node-taints"] = taints
 	in.bottlerocketKubelet(set)
 	if in.RAID0 {

@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/mail"
+	"net/textproto"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,7 +86,23 @@ func TestGolden(t *testing.T) {
 		"bottlerocket-raid":    raid(input(t, awsv1.FamilyBottlerocket, ""), "1.47.0"),
 		"bottlerocket-raid-45": raid(input(t, awsv1.FamilyBottlerocket, ""), "v1.45.1"),
 		"windows2022":          with(input(t, awsv1.FamilyWindows2022, everySetting), "Write-Host 'hello'\n"),
-		"custom":               with(input(t, awsv1.FamilyCustom, ""), "anything at all"),
+		// The user's documents come first, each as it was.
+		"al2-user-mime":    with(input(t, awsv1.FamilyAL2, ""), archiveOfUser),
+		"al2023-user-mime": with(input(t, awsv1.FamilyAL2023, ""), archiveOfUser),
+		"al2023-user-node-config": with(input(t, awsv1.FamilyAL2023, ""),
+			"apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  containerd:\n    config: |\n      [plugins.\"io.containerd.grpc.v1.cri\".registry]\n      config_path = \"/etc/containerd/certs.d\"\n  kubelet:\n    config:\n      registryPullQPS: 100\n"),
+		// nodeadm takes whatever kubelets know.
+		"al2023-kubelet-others": input(t, awsv1.FamilyAL2023, `{"maxPods":58,"registryPullQPS":100,"serializeImagePulls":false,"topologyManagerPolicy":"single-numa-node","cpuManagerPolicy":"static",
+			"featureGates":{"X":true},"containerLogMaxSize":"50Mi","evictionMinimumReclaim":{"memory.available":"50Mi"},"shutdownGracePeriod":"30s","allowedUnsafeSysctls":["net.*"]}`),
+		"al2023-ipv6": ipv6(input(t, awsv1.FamilyAL2023, "")),
+		// What is not ours stays: registries, host containers, bootstrap containers, a kubelet's other settings.
+		"bottlerocket-registries": with(input(t, awsv1.FamilyBottlerocket, ""), registriesOfUser),
+		"bottlerocket-raid-user": with(raid(input(t, awsv1.FamilyBottlerocket, ""), "latest"),
+			"[settings.bootstrap-commands.010-mine]\ncommands = [[\"apiclient\", \"set\", \"motd=hi\"]]\nmode = \"always\"\nessential = false\n"),
+		"windows2019":  input(t, awsv1.FamilyWindows2019, ""),
+		"windows2025":  with(input(t, awsv1.FamilyWindows2025, ""), "Write-Host \"it's\"\n"),
+		"custom-empty": input(t, awsv1.FamilyCustom, ""),
+		"custom":       with(input(t, awsv1.FamilyCustom, ""), "anything at all"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,6 +126,30 @@ func TestGolden(t *testing.T) {
 		})
 	}
 }
+
+const archiveOfUser = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"BOUNDARY\"\n\n--BOUNDARY\nContent-Type: text/cloud-config\n\n#cloud-config\npackages: [x]\n" +
+	"--BOUNDARY\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\n#!/bin/sh\necho hello\n--BOUNDARY--\n"
+
+const registriesOfUser = `[settings.container-registry]
+[[settings.container-registry.mirrors]]
+registry = "*"
+endpoint = ["https://mirror.acme.io"]
+[[settings.container-registry.credentials]]
+registry = "docker.io"
+auth = "dXNlcjpwYXNz"
+[settings.host-containers.admin]
+enabled = true
+[settings.bootstrap-containers.setup]
+source = "acme.io/setup:1"
+mode = "once"
+[settings.kubernetes]
+registry-qps = 20
+allowed-unsafe-sysctls = ["net.*"]
+max-pods = 4
+cluster-name = "other"
+[settings.kubernetes.node-taints]
+mine = ["yes:NoSchedule"]
+`
 
 func with(in userdata.Input, user string) userdata.Input { in.User = user; return in }
 
@@ -276,6 +319,20 @@ func TestWhatIsNotOfItsFamilyIsRefused(t *testing.T) {
 	}
 }
 
+// What of the user's settings does not hold is said: those that the planner counts on, and taints, which the pool owns.
+func TestBottlerocketSaysWhatDoesNotHold(t *testing.T) {
+	t.Parallel()
+	got := render(t, with(input(t, awsv1.FamilyBottlerocket, ""), registriesOfUser)).Warnings
+	want := []string{
+		"spec.userData: settings.kubernetes.cluster-name is other, nodes run with prod",
+		"spec.userData: settings.kubernetes.max-pods is 4, nodes run with 58",
+		"spec.userData: settings.kubernetes.node-taints is replaced by the taints of the NodePool",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestNearTheLimitIsSaid(t *testing.T) {
 	t.Parallel()
 	out := render(t, with(input(t, awsv1.FamilyAL2023, ""), "#!/bin/sh\n"+strings.Repeat("x", userdata.Near-500)))
@@ -316,6 +373,87 @@ func FuzzRender(f *testing.F) {
 				if err := toml.Unmarshal(out.Text, &doc); err != nil {
 					t.Fatal(err)
 				}
+			}
+		}
+	})
+}
+
+// Whatever archive a user sends, each of its documents comes through, in order and unchanged but for carriage returns and
+// the newlines at its end.
+func FuzzArchive(f *testing.F) {
+	f.Add("#!/bin/sh\necho x\n", "#cloud-config\npackages: [x]\n", "BOUNDARY")
+	f.Add("--//\n--//--\n", "", "x")
+	f.Add("a\r\nb", "\n\n", "=_0")
+	f.Add("Content-Type: text/plain\n\nx", "--BOUNDARY-", "BOUNDARY-")
+	f.Fuzz(func(t *testing.T, a, b, boundary string) {
+		var user strings.Builder
+		w := multipart.NewWriter(&user)
+		if w.SetBoundary(boundary) != nil || strings.Contains("\n"+a+"\n"+b, "--"+boundary) {
+			t.Skip()
+		}
+		user.WriteString("MIME-Version: 1.0\nContent-Type: " + mime.FormatMediaType("multipart/mixed", map[string]string{"boundary": boundary}) + "\n\n")
+		for _, body := range []string{a, b} {
+			p, err := w.CreatePart(textproto.MIMEHeader{"Content-Type": {"text/plain"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(p, body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := userdata.Render(with(input(t, awsv1.FamilyAL2, ""), user.String()))
+		if err != nil {
+			var e *userdata.Error
+			if !errors.As(err, &e) {
+				t.Fatalf("an error without field: %v", err)
+			}
+			t.Skip() // too long, or a boundary that headers cannot carry
+		}
+		kinds, bodies := documents(t, out.Text)
+		if len(kinds) != 3 {
+			t.Fatalf("documents %q", kinds)
+		}
+		clean := func(s string) string { return strings.TrimRight(strings.ReplaceAll(s, "\r", ""), "\n") }
+		for i, want := range []string{a, b} {
+			if clean(bodies[i]) != clean(want) {
+				t.Fatalf("document %d: %q, sent %q", i, bodies[i], want)
+			}
+		}
+	})
+}
+
+// Whatever settings a user has, those that are not ours come through.
+func FuzzSettings(f *testing.F) {
+	f.Add(registriesOfUser)
+	f.Add("[settings.kubernetes]\nmax-pods = 4\n")
+	f.Add("a = 1979-05-27T07:32:00Z\nb = [1, 2.5, inf]\n")
+	f.Add("[[a]]\nb = {c = 'd'}\n")
+	f.Add("settings = []\n")
+	f.Fuzz(func(t *testing.T, user string) {
+		out, err := userdata.Render(with(input(t, awsv1.FamilyBottlerocket, ""), user))
+		if err != nil {
+			return // FuzzRender looks at errors
+		}
+		var before, after map[string]any
+		if err := toml.Unmarshal([]byte(user), &before); err != nil {
+			t.Fatalf("what is no TOML was taken: %v", err)
+		}
+		if err := toml.Unmarshal(out.Text, &after); err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range before {
+			if k != "settings" && fmt.Sprint(v) != fmt.Sprint(after[k]) {
+				t.Fatalf("%s: %v became %v", k, v, after[k])
+			}
+		}
+		settings, _ := before["settings"].(map[string]any)
+		now, _ := after["settings"].(map[string]any)
+		for k, v := range settings {
+			if k != "kubernetes" && fmt.Sprint(v) != fmt.Sprint(now[k]) {
+				t.Fatalf("settings.%s: %v became %v", k, v, now[k])
 			}
 		}
 	})
