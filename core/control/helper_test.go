@@ -30,7 +30,7 @@ func offerings(*model.NodeClass) []*model.Offering {
 	}{{"m5.large", 2, 0.096}, {"m5.xlarge", 4, 0.192}, {"m5.2xlarge", 8, 0.384}} {
 		it := &model.InstanceType{
 			Name:        t.name,
-			Labels:      map[string]string{model.LabelInstanceType: t.name, model.LabelArch: "amd64", model.LabelOS: "linux"},
+			Labels:      map[string]string{model.LabelInstanceType: t.name, model.LabelArch: "amd64", model.LabelOS: "linux", model.LabelNodeClass: "default"},
 			Capacity:    resource.New(t.cpu*1000, t.cpu*4*gib, 58, 20*gib),
 			Allocatable: resource.New(t.cpu*1000-100, t.cpu*4*gib-gib, 58, 18*gib),
 		}

@@ -245,6 +245,16 @@ func TestNodeClass(t *testing.T) {
 			func(c *model.NodeClass) bool {
 				return strings.Join(c.Zones, ",") == "a,b" && len(c.ZoneIDs) == 1 && c.ZoneIDs["b"] == "use1-az2" && strings.Contains(c.Unusable, "AMINotFound")
 			}},
+		"what its machines should have": {"  amiSelectorTerms: [{alias: al2023@latest}]\nstatus: {instanceProfile: prof, subnets: [{id: s2, zone: b}, {id: s1, zone: a}], securityGroups: [{id: g2}, {id: g1}]," +
+			" amis: [{id: ami-1, requirements: [{key: kubernetes.io/arch, operator: In, values: [arm64]}, {key: karpenter.k8s.aws/instance-gpu-count, operator: DoesNotExist}]}], conditions: [{type: Ready, status: \"True\", reason: Ready, lastTransitionTime: null}]}",
+			func(c *model.NodeClass) bool {
+				return c.Settled && c.InstanceProfile == "prof" && strings.Join(c.Subnets, ",") == "s1,s2" && strings.Join(c.SecurityGroups, ",") == "g1,g2" && len(c.Images) == 1 &&
+					c.Images[0].ID == "ami-1" && c.Images[0].Requirements.LabelsSatisfy(map[string]string{model.LabelArch: "arm64"}) == nil &&
+					c.Images[0].Requirements.LabelsSatisfy(map[string]string{model.LabelArch: "arm64", "karpenter.k8s.aws/instance-gpu-count": "1"}) != nil
+			}},
+		"nobody has looked at it": {"  amiSelectorTerms: [{alias: al2023@latest}]", func(c *model.NodeClass) bool { return !c.Settled && c.Unusable == "" }},
+		"images that cannot be told apart": {"  amiSelectorTerms: [{alias: al2023@latest}]\nstatus: {amis: [{id: ami-1, requirements: [{key: a, operator: Near}]}], conditions: [{type: Ready, status: \"True\", reason: Ready, lastTransitionTime: null}]}",
+			func(c *model.NodeClass) bool { return !c.Settled }},
 		"interfaces": {"  amiSelectorTerms: [{alias: al2023@latest}]\n  networkInterfaces: [{networkCardIndex: 0, deviceIndex: 0, interfaceType: interface}, {networkCardIndex: 0, deviceIndex: 1, interfaceType: efa-only}, {networkCardIndex: 3, deviceIndex: 1, interfaceType: efa-only}]",
 			func(c *model.NodeClass) bool {
 				return c.Unusable == "" && c.Interfaces == model.Interfaces{Cards: 4, EFAOnly: 2, EFAOnlyDefaultCard: 1}
@@ -263,6 +273,22 @@ func TestNodeClass(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 		})
+	}
+}
+
+// A status that is about an earlier specification says nothing about the present one.
+func TestNodeClassOfAnotherGeneration(t *testing.T) {
+	t.Parallel()
+	c := convert.NodeClass(read[awsv1.EC2NodeClass](t, `
+metadata: {name: default, generation: 4, annotations: {karpenter.k8s.aws/ec2nodeclass-hash: "7", karpenter.k8s.aws/ec2nodeclass-hash-version: v6}}
+spec: {instanceProfile: mine, amiSelectorTerms: [{alias: al2023@latest}], subnetSelectorTerms: [{id: subnet-1}], securityGroupSelectorTerms: [{id: sg-1}]}
+status: {instanceProfile: old, conditions: [{type: Ready, status: "True", reason: Ready, observedGeneration: 3, lastTransitionTime: null}]}`))
+	if c.Settled || !strings.Contains(c.Unusable, "has not been looked at since") {
+		t.Errorf("settled %v, unusable %q", c.Settled, c.Unusable)
+	}
+	want := map[string]string{model.AnnotationClassHash: "7", model.AnnotationClassHashVersion: "v6", model.AnnotationInstanceProfile: "mine"}
+	if diff := cmp.Diff(want, c.Stamp()); diff != "" {
+		t.Errorf("stamp of its claims (-want +got):\n%s", diff)
 	}
 }
 
