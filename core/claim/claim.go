@@ -56,6 +56,7 @@ type Ending struct {
 	Drained      bool     // no pod is left that is waited for
 	Waiting      string   // who is in the way of the drain, empty = nobody for long
 	Attached     []string // names of the volumes that are waited for
+	Left         []string // names of the volumes that a machine that is gone left attached and that a taint is to free
 	Expired      bool     // the termination grace period is over
 	Taken        bool     // AWS was to take the instance by now
 	Terminating  bool     // the cloud accepted the termination

@@ -61,6 +61,10 @@ func (s *step) end() {
 		}
 		return
 	}
+	if len(e.Left) > 0 && s.free() {
+		s.r.Phase = Terminating
+		return
+	}
 	s.r.Phase = Gone
 	left := false
 	for _, n := range s.o.Nodes {
@@ -119,6 +123,21 @@ func (s *step) emptied() bool {
 		return false
 	}
 	return true
+}
+
+// OutOfService tells Kubernetes that a machine is off for good: pods that tolerate it not are
+// removed, and volumes detached without waiting for a kubelet.
+var OutOfService = model.Taint{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: model.NoExecute}
+
+// free taints the nodes of a machine that is gone, and says whether there is a node to
+// wait with.
+func (s *step) free() bool {
+	for _, n := range s.o.Nodes {
+		if !hasTaint(n.Taints, OutOfService) {
+			s.r.Node = &model.NodePatch{Name: n.Name, UID: n.UID, AddTaints: []model.Taint{OutOfService}}
+		}
+	}
+	return len(s.o.Nodes) > 0
 }
 
 // few names at most five.

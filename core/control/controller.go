@@ -107,6 +107,7 @@ func New(cfg Config) *Controller {
 	c.m = cluster.New(cluster.Options{Settings: cfg.Settings.Planning})
 	c.x = execute.New(execute.Config{Cluster: cfg.Cluster, Account: cfg.Account, Region: cfg.Region, Holder: cfg.Holder,
 		Sweep: cfg.Settings.SweepEvery, Brake: cfg.Settings.Brake}, c.m)
+	c.x.OutOfService = cfg.Settings.OutOfService
 	c.reset()
 	return c
 }
@@ -199,6 +200,7 @@ func (c *Controller) input(i Input) {
 		c.set = i.Settings.WithDefaults()
 		c.m.SetSettings(c.set.Planning)
 		c.repairAt = time.Time{}
+		c.x.OutOfService = c.set.OutOfService
 	case Leading:
 		if c.leading && c.epoch == i.Epoch {
 			return

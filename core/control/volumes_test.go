@@ -172,3 +172,23 @@ func TestNodesWithoutClaimAndInstanceAreLetGo(t *testing.T) {
 	}
 	mustRun(t, s, 1, 3*time.Minute)
 }
+
+// With the taint that says that a machine is off, its volumes are detached before its Node
+// goes; without it they are not.
+func TestVolumesOfAMachineThatIsGone(t *testing.T) {
+	t.Parallel()
+	for _, on := range []bool{false, true} {
+		s, c, _ := databases(t, 1000*time.Hour, nil)
+		s.current.in = append(s.current.in, control.ConfigChanged{Settings: control.Settings{OutOfService: on}})
+		s.Run(20 * time.Second)
+		if err := s.EC2.End(model.InstanceID(c.ProviderID)); err != nil {
+			t.Fatal(err)
+		}
+		if !s.Until(3*time.Minute, func() bool { return s.API.Nodes[c.NodeName] == nil && s.API.Claims[c.Name] == nil }) {
+			t.Errorf("taint %v: still there: %+v", on, s.API.Nodes[c.NodeName])
+		}
+		if _, attached := s.API.Volumes["csi-data-1-"+c.NodeName]; attached == on {
+			t.Errorf("taint %v: data-1 is attached: %v", on, attached)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type track struct {
 	ending    claim.Ending
 	drains    map[string]*drain.State // by node name
 	reason    string                  // why it ends
+	freeing   time.Time               // since when volumes of its machine, which is gone, are waited for
 	told      time.Time               // when its blockers were last written
 	strayed   time.Time               // since when its node carries a cordon that nobody of us wants
 
@@ -138,6 +139,9 @@ func (x *Executor) look(t *track) {
 	}
 	if c.Deleting != nil && !t.ending.Drained && t.ending.Waiting == "" && t.told.IsZero() {
 		o.Ending.Waiting = c.Condition(model.CondDrained).Message // of the leader before, until it is known anew
+	}
+	if c.Deleting != nil {
+		o.Ending.Left = x.leftVolumes(t, nodes)
 	}
 	if c.Deleting != nil && t.ending.Drained {
 		x.volumes(t, c, nodes, &o.Ending)

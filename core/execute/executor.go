@@ -98,6 +98,9 @@ type Executor struct {
 	untold     []Shortage                 // that the ledger has not taken yet
 	LedgerDown bool                       // the last call found the ledger away
 
+	// OutOfService has nodes whose machine is gone tainted so that their volumes are detached at once.
+	OutOfService bool
+
 	sweptAt   time.Time
 	sweepNow  bool
 	youngAt   time.Time   // when an instance without a claim is old enough to be looked at

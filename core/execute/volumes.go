@@ -47,6 +47,32 @@ func (x *Executor) volumes(t *track, c *model.Claim, nodes []*model.Node, e *cla
 	}
 }
 
+// freeFor is how long the Node of a machine that is gone stays for its volumes to be
+// detached under the taint that says so.
+const freeFor = time.Minute
+
+// leftVolumes names the volumes that a machine that is gone left attached. With its Node
+// object gone as well, Kubernetes would wait six minutes before another node gets them.
+func (x *Executor) leftVolumes(t *track, nodes []*model.Node) (left []string) {
+	if !x.OutOfService || !t.ending.InstanceGone {
+		return nil
+	}
+	for _, n := range nodes {
+		left = append(left, x.m.Attached(n.Name)...)
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	if t.freeing.IsZero() {
+		t.freeing = x.now
+	}
+	if end := t.freeing.Add(freeFor); x.now.Before(end) {
+		t.due(end)
+		return left
+	}
+	return nil
+}
+
 // waitUntil looks at a claim again when an instant is over.
 func (x *Executor) waitUntil(t *track, at time.Time) {
 	if !x.now.After(at) {

@@ -80,6 +80,10 @@ func (h *heard) take(c cluster.Change) {
 		key = "daemonset " + c.DaemonSet.Namespace + "/" + c.DaemonSet.Name
 	case cluster.UpsertPDB:
 		key = "pdb " + c.PDB.Namespace + "/" + c.PDB.Name
+	case cluster.UpsertAttachment:
+		key = "attachment " + c.Name
+	case cluster.DeleteAttachment:
+		key = "attachment " + c.Name
 	default:
 		key = fmt.Sprintf("%T", c)
 	}
@@ -164,6 +168,11 @@ spec:
   selector: {matchLabels: {app: NAME}}
   template: {metadata: {labels: {app: NAME}}, spec: {nodeSelector: {no: where}, containers: [{name: c, image: x, resources: {limits: {cpu: 250m}}}]}}
 ---
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttachment
+metadata: {name: NAME}
+spec: {attacher: ebs.csi.aws.com, nodeName: NAME, source: {persistentVolumeName: data-NAME}}
+---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: NAME}
@@ -186,6 +195,9 @@ func TestWatcherTellsWhatHappens(t *testing.T) {
 			if err := c.Client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				t.Error(err)
 			}
+			if err := c.Client.StorageV1().VolumeAttachments().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
 		}
 	})
 	c.Apply(t, ns, strings.ReplaceAll(watched, "NAME", before))
@@ -201,6 +213,7 @@ func TestWatcherTellsWhatHappens(t *testing.T) {
 		})
 		until(t, h, "node "+name, func(c cluster.UpsertNode) bool { return c.Node.ProviderID == "aws:///z/"+name })
 		until(t, h, "daemonset "+ns+"/"+name, func(c cluster.UpsertDaemonSet) bool { return c.DaemonSet.Pod.Requests.Base[resource.CPU] == 250 })
+		until(t, h, "attachment "+name, func(c cluster.UpsertAttachment) bool { return c.Node == name && c.Volume == "data-"+name })
 		until(t, h, "pdb "+ns+"/"+name, func(c cluster.UpsertPDB) bool { return c.PDB.FullyBlocking })
 		until(t, h, "pod "+ns+"/"+name, func(c cluster.UpsertPod) bool {
 			p := c.Pod
@@ -214,6 +227,10 @@ func TestWatcherTellsWhatHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, h, "pod "+ns+"/"+after, func(cluster.DeletePod) bool { return true })
+	if err := c.Client.StorageV1().VolumeAttachments().Delete(ctx, after, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, h, "attachment "+after, func(cluster.DeleteAttachment) bool { return true })
 	if err := c.Delete(ctx, v1.NodeClaimKind, "", after); err != nil {
 		t.Fatal(err)
 	}

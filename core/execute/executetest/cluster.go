@@ -326,8 +326,8 @@ func oneTerm() []require.Set { return []require.Set{{}} }
 func (c *Cluster) Jump(d time.Duration) { c.now = c.now.Add(d) }
 
 // volumes attaches what bound pods mount and detaches what nobody mounts any more: from
-// a ready node after a while, from one that is gone at once. A node that is not ready
-// never says that it has let go.
+// a ready node after a while, from one that is said to be out of service at once, from one
+// that is gone after six minutes. A node that is not ready never says that it has let go.
 func (c *Cluster) volumes() {
 	needed := map[string]bool{}
 	for _, id := range slices.Sorted(maps.Keys(c.API.Pods)) {
@@ -352,7 +352,16 @@ func (c *Cluster) volumes() {
 		case c.idle[name].IsZero():
 			c.idle[name] = c.now
 		}
-		if n == nil || n.Ready && !c.now.Before(c.idle[name].Add(c.Detach)) {
+		after := 6 * time.Minute // from a node that is gone
+		switch {
+		case n != nil && slices.ContainsFunc(n.Taints, func(t model.Taint) bool { return t.Key == "node.kubernetes.io/out-of-service" }):
+			after = 0
+		case n != nil && n.Ready:
+			after = c.Detach
+		case n != nil:
+			continue
+		}
+		if !c.now.Before(c.idle[name].Add(after)) {
 			delete(c.idle, name)
 			c.API.RemoveAttachment(name)
 		}
