@@ -116,6 +116,12 @@ func (a *API) RemovePod(id string) {
 	a.changes = append(a.changes, cluster.DeletePod{ID: id})
 }
 
+// PutNode writes a node, PutClaim a claim: objects that somebody else made.
+func (a *API) PutNode(n *model.Node) { a.putNode(n) }
+
+// PutClaim writes a claim.
+func (a *API) PutClaim(c *model.Claim) { a.putClaim(c) }
+
 func (a *API) putAttachment(v cluster.UpsertAttachment) {
 	a.Volumes[v.Name] = v
 	a.changes = append(a.changes, v)
