@@ -120,6 +120,8 @@ type Provider interface {
 	Launch(ctx context.Context, token string, request []byte) (Answer, error)
 	// Terminate ends instances; ones that are gone already are fine.
 	Terminate(ctx context.Context, ids []string) error
+	// Tag sets tags of an instance, beside those that it has.
+	Tag(ctx context.Context, id string, tags map[string]string) error
 	// Describe reads instances; ones that do not exist are left out.
 	Describe(ctx context.Context, ids []string) ([]Instance, error)
 	// List reads all instances that carry this cluster's tags, terminated ones left out.

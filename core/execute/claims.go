@@ -150,6 +150,7 @@ func (x *Executor) look(t *track) {
 	if c.Deleting == nil {
 		x.uncordon(t, c, nodes, &r)
 		x.stamp(c, o, &r)
+		x.tag(c, &r.Claim)
 	}
 	x.apply(t, c, nodes, r)
 }

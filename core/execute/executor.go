@@ -91,6 +91,7 @@ type Executor struct {
 	described time.Time
 	listed    map[string]machine   // instance id -> what the last sweep saw of it
 	classAt   map[string]classSeen // by class
+	tags      tagging
 
 	queue      map[ledger.Key]ledger.Item // writes that the ledger has not taken yet
 	queued     []ledger.Key               // in order
@@ -152,6 +153,7 @@ func (x *Executor) Reset(epoch int64) {
 	x.tracks, x.commands = map[string]*track{}, nil
 	x.outcomes = map[string][]bool{}
 	x.describe, x.wasShort = map[string]string{}, map[string]bool{}
+	x.tags = tagging{names: map[string]string{}, done: map[string]bool{}}
 	x.listed, x.classAt = map[string]machine{}, map[string]classSeen{}
 	x.queue, x.queued, x.sent, x.untold = map[ledger.Key]ledger.Item{}, nil, nil, nil
 	x.sweptAt, x.sweepNow, x.youngAt, x.ended, x.GCStopped = time.Time{}, false, time.Time{}, nil, ""
@@ -191,6 +193,7 @@ func (x *Executor) Step(now time.Time) []Effect {
 	x.stepCommands()
 	x.stepClaims()
 	x.stepDescribe()
+	x.stepTags()
 	x.stepSweep()
 	x.tellShortages()
 	x.flush()
@@ -330,6 +333,8 @@ func (x *Executor) dispatch(r Result) {
 		x.terminated(d, r)
 	case Describe:
 		x.describedInstances(d, r)
+	case TagInstances:
+		x.taggedInstances(r)
 	case Sweep:
 		if r.Err == nil {
 			x.swept(r.Value.(Swept))

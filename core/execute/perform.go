@@ -55,6 +55,8 @@ func perform(ctx context.Context, p Ports, do Do) (any, error) {
 		return nil, p.Cloud.Terminate(ctx, d.IDs)
 	case Describe:
 		return value(p.Cloud.Describe(ctx, d.IDs))
+	case TagInstances:
+		return value(tagInstances(ctx, p, d))
 	case FetchOfferings:
 		return value(p.Cloud.Offerings(ctx, d.Class))
 	case Recover:

@@ -24,6 +24,7 @@ const (
 	OpRender    = "Render"
 	OpLaunch    = "CreateFleet"
 	OpTerminate = "TerminateInstances"
+	OpTag       = "CreateTags"
 	OpDescribe  = "DescribeInstances"
 	OpList      = "ListInstances"
 	OpOfferings = "DescribeOfferings"
@@ -428,6 +429,25 @@ func (e *EC2) Terminate(ctx context.Context, ids []string) error {
 		e.end(now, e.machines[id], reasonUser)
 	}
 	return e.lost(OpTerminate)
+}
+
+// Tag sets tags of an instance that lives.
+func (e *EC2) Tag(ctx context.Context, id string, tags map[string]string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.advance()
+	if err := e.begin(ctx, OpTag); err != nil {
+		return err
+	}
+	m := e.machines[id]
+	if m == nil {
+		return &cloud.Error{Op: OpTag, Kind: cloud.NotFound, Code: "InvalidInstanceID.NotFound", Message: fmt.Sprintf("the instance ID %q does not exist", id)}
+	}
+	own := make(map[string]string, len(m.Tags)+len(tags)) // the old ones may have been handed out
+	maps.Copy(own, m.Tags)
+	maps.Copy(own, tags)
+	m.Tags = own
+	return e.lost(OpTag)
 }
 
 func (e *EC2) visible(now time.Time, m *machine) bool {

@@ -30,6 +30,11 @@ type wireLaunch struct {
 	Request []byte `json:"request"`
 }
 
+type wireTag struct {
+	ID   string            `json:"id"`
+	Tags map[string]string `json:"tags"`
+}
+
 type wireIDs struct {
 	IDs []string `json:"ids"`
 }
@@ -90,6 +95,9 @@ func Handler(e *EC2, f Front) http.Handler {
 	})
 	call(OpTerminate, func(ctx context.Context, b []byte) (any, error) {
 		return decoded(b, func(l wireIDs) (any, error) { return nil, e.Terminate(ctx, l.IDs) })
+	})
+	call(OpTag, func(ctx context.Context, b []byte) (any, error) {
+		return decoded(b, func(l wireTag) (any, error) { return nil, e.Tag(ctx, l.ID, l.Tags) })
 	})
 	call(OpDescribe, func(ctx context.Context, b []byte) (any, error) {
 		return decoded(b, func(l wireIDs) (any, error) { return e.Describe(ctx, l.IDs) })
@@ -301,6 +309,11 @@ func (c *Client) Launch(ctx context.Context, token string, request []byte) (a cl
 // Terminate is Provider's.
 func (c *Client) Terminate(ctx context.Context, ids []string) error {
 	return c.call(ctx, OpTerminate, wireIDs{ids}, nil)
+}
+
+// Tag is Provider's.
+func (c *Client) Tag(ctx context.Context, id string, tags map[string]string) error {
+	return c.call(ctx, OpTag, wireTag{id, tags}, nil)
 }
 
 // Describe is Provider's.
