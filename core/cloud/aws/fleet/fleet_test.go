@@ -359,6 +359,27 @@ func TestDescribeAndList(t *testing.T) {
 	}
 }
 
+// What drift compares: network, reservation, and the name of the profile out of its ARN.
+func TestWhatAnInstanceHas(t *testing.T) {
+	t.Parallel()
+	s := &service{instances: []types.Instance{{
+		InstanceId: ptr("i-1"), SubnetId: ptr("subnet-1"), CapacityReservationId: ptr("cr-1"), ImageId: ptr("ami-1"),
+		SecurityGroups:     []types.GroupIdentifier{{GroupId: ptr("sg-1"), GroupName: ptr("nodes")}, {GroupId: ptr("sg-2")}},
+		IamInstanceProfile: &types.IamInstanceProfile{Arn: ptr("arn:aws:iam::111122223333:instance-profile/karpenter/us-east-1/prod/uid/prod_123")},
+	}, {InstanceId: ptr("i-2")}}}
+	got, err := start(s).Describe(t.Context(), []string{"i-1", "i-2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []cloud.Instance{
+		{ID: "i-1", ImageID: "ami-1", CapacityType: "on-demand", Subnet: "subnet-1", Reservation: "cr-1", Profile: "prod_123", SecurityGroups: []string{"sg-1", "sg-2"}, Tags: map[string]string{}},
+		{ID: "i-2", CapacityType: "on-demand", Tags: map[string]string{}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestTemplatesAreCollected(t *testing.T) {
 	t.Parallel()
 	at := now
