@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-project/weir/core/api/awsv1"
 	"github.com/weir-project/weir/core/catalogue"
+	"github.com/weir-project/weir/core/cloud/aws/launchtemplate"
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/kube/load"
 	"github.com/weir-project/weir/core/model"
@@ -42,16 +45,25 @@ type catalogueType struct {
 	Labels      map[string]string `json:"labels"`
 	Capacity    map[string]string `json:"capacity"`
 	Allocatable map[string]string `json:"allocatable"`
+	MemoryFrom  string            `json:"memoryFrom"` // estimated, or learned from real nodes
 	Offerings   []catalogueOffer  `json:"offerings"`
+}
+
+// catalogueExcluded counts the types that the NodePool leaves nothing of, by its reason.
+type catalogueExcluded struct {
+	Reason string `json:"reason"`
+	Types  int    `json:"types"`
 }
 
 // catalogueReport is the answer of both verbs.
 type catalogueReport struct {
-	Kind      string          `json:"kind"`
-	Source    string          `json:"source"`
-	NodeClass string          `json:"nodeClass"`
-	Types     []catalogueType `json:"types"`
-	Warnings  []string        `json:"warnings"`
+	Kind      string              `json:"kind"`
+	Source    string              `json:"source"`
+	NodeClass string              `json:"nodeClass"`
+	NodePool  string              `json:"nodePool"`
+	Types     []catalogueType     `json:"types"`
+	Excluded  []catalogueExcluded `json:"excluded"` // by the NodePool, most types first
+	Warnings  []string            `json:"warnings"`
 
 	wide bool
 }
@@ -69,8 +81,10 @@ func newCatalogueList(c *common) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List instance types with their prices",
-		Long: `list shows every instance type with what it offers to pods and its lowest price. With
---nodepool only those that a NodePool of the manifests allows.`,
+		Long: `list shows every instance type with what it offers to pods, its lowest price, where the
+price is from, and why it cannot be bought where that is so. With --nodepool only those
+that a NodePool of the manifests allows; how many it keeps out, and by which requirement,
+stands below.`,
 		Example: `  weir catalogue list
   weir catalogue list -f pools.yaml --nodepool default -o json`,
 		Args: noArgs,
@@ -85,7 +99,9 @@ func newCatalogueShow(c *common) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show TYPE...",
 		Short: "Show instance types with all labels and offerings",
-		Long:  "show shows instance types in full: labels, capacity, what is left for pods, and each offering.",
+		Long: `show shows instance types in full: labels, capacity, what is left for pods, and each
+offering with its price, the price's source, and why it cannot be bought where that is so:
+with --nodepool, also which requirement keeps it out.`,
 		Example: `  weir catalogue show m6a.4xlarge
   weir catalogue show m5.large -f nodeclass.yaml -o yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -133,7 +149,11 @@ func (o *catalogueOptions) run(wide bool) error {
 	if err != nil {
 		return err
 	}
-	r, err := o.report(cfg, table, pool, class)
+	var object *awsv1.EC2NodeClass
+	if class != nil {
+		object = in.Classes[class.Name]
+	}
+	r, err := o.report(cfg, table, pool, class, object)
 	if err != nil {
 		return err
 	}
@@ -177,8 +197,12 @@ func subject(in *load.Input, poolName, className string) (*model.Pool, *model.No
 	return pool, class, nil
 }
 
-func (o *catalogueOptions) report(cfg *config.Loaded, table *catalogue.Table, pool *model.Pool, class *model.NodeClass) (*catalogueReport, error) {
-	r := &catalogueReport{Kind: "Catalogue", Source: table.Source, Types: []catalogueType{}}
+func (o *catalogueOptions) report(cfg *config.Loaded, table *catalogue.Table, pool *model.Pool, class *model.NodeClass, object *awsv1.EC2NodeClass) (*catalogueReport, error) {
+	r := &catalogueReport{Kind: "Catalogue", Source: table.Source, Types: []catalogueType{}, Excluded: []catalogueExcluded{}}
+	if pool != nil {
+		r.NodePool = pool.Name
+	}
+	kept, why := map[string]bool{}, map[string]string{} // by type; why the first offering of it is not let in
 	shown := class
 	if class == nil {
 		shown = &model.NodeClass{Family: "AL2023"}
@@ -198,33 +222,69 @@ func (o *catalogueOptions) report(cfg *config.Loaded, table *catalogue.Table, po
 	options := marketOptions(cfg)
 	options.ReservationCounts = o.left
 	for _, x := range table.Offerings(shown, o.zonesOf(cfg), options) {
-		if len(o.names) > 0 && !slices.Contains(o.names, x.Type.Name) || pool != nil && !allows(pool, x) {
+		named := slices.Contains(o.names, x.Type.Name)
+		if len(o.names) > 0 && !named {
 			continue
+		}
+		available, unavailable := x.Available, x.Unavailable
+		if object != nil && len(object.Status.AMIs) > 0 {
+			if _, ok := launchtemplate.ImageFor(object, x.Type.Labels); !ok {
+				available, unavailable = false, "EC2NodeClass "+object.Name+" has no image for it"
+			}
+		}
+		if pool != nil {
+			if no := forbids(pool, x); no == "" {
+				kept[x.Type.Name] = true
+			} else {
+				if why[x.Type.Name] == "" {
+					why[x.Type.Name] = no
+				}
+				if !named {
+					continue
+				}
+				available, unavailable = false, "NodePool "+pool.Name+": "+no
+			}
 		}
 		i, ok := at[x.Type.Name]
 		if !ok {
 			i = len(r.Types)
 			at[x.Type.Name] = i
-			r.Types = append(r.Types, catalogueType{Name: x.Type.Name, Labels: x.Type.Labels, Capacity: x.Type.Capacity.Map(), Allocatable: x.Type.Allocatable.Map()})
+			r.Types = append(r.Types, catalogueType{Name: x.Type.Name, Labels: x.Type.Labels, Capacity: x.Type.Capacity.Map(),
+				Allocatable: x.Type.Allocatable.Map(), MemoryFrom: x.Type.MemoryFrom})
 		}
 		r.Types[i].Offerings = append(r.Types[i].Offerings, catalogueOffer{Zone: x.Zone, CapacityType: x.CapacityType, USDPerHour: report.USD(x.USDPerHour),
-			PriceSource: x.PriceSource, Available: x.Available, Unavailable: x.Unavailable})
+			PriceSource: x.PriceSource, Available: available, Unavailable: unavailable})
 	}
+	counts := map[string]int{}
+	for name, no := range why {
+		if !kept[name] && len(o.names) == 0 {
+			counts[no]++
+		}
+	}
+	for no, n := range counts {
+		r.Excluded = append(r.Excluded, catalogueExcluded{no, n})
+	}
+	slices.SortFunc(r.Excluded, func(a, b catalogueExcluded) int {
+		return cmp.Or(cmp.Compare(b.Types, a.Types), cmp.Compare(a.Reason, b.Reason))
+	})
 	return r, nil
 }
 
 // allows says whether a pool's requirements on what the provider knows let an offering in.
-func allows(p *model.Pool, o *model.Offering) bool {
+func allows(p *model.Pool, o *model.Offering) bool { return forbids(p, o) == "" }
+
+// forbids is the first requirement of a pool that keeps an offering out, or empty.
+func forbids(p *model.Pool, o *model.Offering) string {
 	for _, r := range p.Requirements.All() {
 		if !model.WellKnown(r.Key) || r.Key == model.LabelPool {
 			continue
 		}
 		v, ok := o.Label(r.Key)
 		if ok && !r.Has(v) || !ok && !r.AllowsAbsent() {
-			return false
+			return "requirement " + r.String()
 		}
 	}
-	return true
+	return ""
 }
 
 // WriteTable shows a line for each type, or everything about each.
@@ -239,14 +299,15 @@ func (r *catalogueReport) WriteTable(w io.Writer) error {
 	if r.wide {
 		r.full(line)
 	} else {
-		line("TYPE\tCPU\tMEMORY\tPODS\tON-DEMAND USD/H\tSPOT USD/H FROM\tZONES")
+		line("TYPE\tCPU\tMEMORY\tPODS\tON-DEMAND USD/H\tSPOT USD/H FROM\tZONES\tPRICES\tWHY NOT")
 		for _, x := range r.Types {
 			zones := map[string]bool{}
 			for _, o := range x.Offerings {
 				zones[o.Zone] = true
 			}
-			line("%s\t%s\t%s\t%s\t%s\t%s\t%d", x.Name, x.Allocatable["cpu"], x.Allocatable["memory"], x.Allocatable["pods"],
-				lowest(x.Offerings, model.OnDemand), lowest(x.Offerings, model.Spot), len(zones))
+			prices, not := sources(x.Offerings)
+			line("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s", x.Name, x.Allocatable["cpu"], x.Allocatable["memory"], x.Allocatable["pods"],
+				lowest(x.Offerings, model.OnDemand), lowest(x.Offerings, model.Spot), len(zones), prices, not)
 		}
 	}
 	if err == nil {
@@ -255,12 +316,35 @@ func (r *catalogueReport) WriteTable(w io.Writer) error {
 	if err == nil {
 		_, err = fmt.Fprintf(w, "\n%d instance types; source %s\n", len(r.Types), r.Source)
 	}
+	for _, x := range r.Excluded {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "kept out by NodePool %s: %d with %s\n", r.NodePool, x.Types, x.Reason)
+		}
+	}
 	for _, s := range r.Warnings {
 		if err == nil {
 			_, err = fmt.Fprintf(w, "warning: %s\n", s)
 		}
 	}
 	return err
+}
+
+// sources is where the prices of what can be bought come from, and why nothing of it can
+// be, where that is so.
+func sources(list []catalogueOffer) (prices, not string) {
+	var from, why []string
+	for _, o := range list {
+		switch {
+		case o.Available && !slices.Contains(from, o.PriceSource):
+			from = append(from, o.PriceSource)
+		case !o.Available && !slices.Contains(why, o.Unavailable):
+			why = append(why, o.Unavailable)
+		}
+	}
+	if len(from) > 0 {
+		return strings.Join(from, ","), ""
+	}
+	return "-", strings.Join(why, "; ")
 }
 
 func lowest(list []catalogueOffer, capacityType string) string {
