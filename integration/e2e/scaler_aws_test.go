@@ -66,7 +66,12 @@ spec:
       - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m]}
       - {key: karpenter.k8s.aws/instance-generation, operator: Gt, values: ["4"]}
       nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
-  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 0s, budgets: [{nodes: "100%"}]}
+  disruption:
+    consolidationPolicy: WhenEmpty
+    consolidateAfter: 0s
+    budgets:
+    - {nodes: "100%"}
+    - {nodes: "0", reasons: [Drifted]} # moto gives instances the default group, not that of their template
 ---
 apiVersion: apps/v1
 kind: Deployment
