@@ -23,12 +23,13 @@ import (
 	"github.com/weir-project/weir/core/cloud/aws/resolve"
 	"github.com/weir-project/weir/core/cloud/aws/userdata"
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/integration/aws/ec2front"
 	"github.com/weir-project/weir/integration/aws/moto"
 )
 
 // account is a cluster's part of an account: subnets and groups with its tag, a role.
 type account struct {
-	server  *moto.Server
+	server  standIn
 	cluster string
 	ec2     *ec2.Client
 	iam     *iam.Client
@@ -37,7 +38,7 @@ type account struct {
 }
 
 // newAccount makes a VPC with a subnet in two zones, a security group and a role, all named for the cluster.
-func newAccount(t *testing.T, server *moto.Server, cluster string) *account {
+func newAccount(t testing.TB, server standIn, cluster string) *account {
 	t.Helper()
 	cfg := server.Config()
 	a := &account{server: server, cluster: cluster, ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg)}
@@ -59,6 +60,9 @@ func newAccount(t *testing.T, server *moto.Server, cluster string) *account {
 	if _, err := a.ec2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{GroupName: &cluster, Description: &cluster, VpcId: vpc.Vpc.VpcId, TagSpecifications: tag("security-group")}); err != nil {
 		t.Fatal(err)
 	}
+	if _, ok := server.(*moto.Server); !ok {
+		return a
+	}
 	role := "node-" + cluster
 	if _, err := a.iam.CreateRole(ctx, &iam.CreateRoleInput{RoleName: &role, AssumeRolePolicyDocument: sdk.String("{}")}); err != nil {
 		t.Fatal(err)
@@ -66,13 +70,38 @@ func newAccount(t *testing.T, server *moto.Server, cluster string) *account {
 	return a
 }
 
+// standIn is an EC2 of somebody, over the wire.
+type standIn interface {
+	Config() sdk.Config
+	URL() string
+}
+
+// standIns are the two that the suite runs on. Ours has EC2 only: classes name their instance profile there.
+var standIns = []struct {
+	name  string
+	start func(t testing.TB) standIn
+}{
+	{"moto", func(t testing.TB) standIn { return moto.Start(t) }},
+	{"front", func(t testing.TB) standIn { return startFront(t, ec2front.Options{}) }},
+}
+
+// startFront starts our EC2 with the image that moto has too.
+func startFront(t testing.TB, o ec2front.Options) *ec2front.Server {
+	f := ec2front.Start(t, o)
+	f.AddImage(ec2front.Image{ID: "ami-00000000000000001", Name: "amazon-eks-node-linux", Owner: "amazon", Arch: "x86_64", Created: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)})
+	return f
+}
+
 // class is the usual class of the cluster. Images are found by name: the stand-in's tables have no parameters of EKS.
-func (a *account) class(t *testing.T) *awsv1.EC2NodeClass {
+func (a *account) class(t testing.TB) *awsv1.EC2NodeClass {
 	t.Helper()
 	c := &awsv1.EC2NodeClass{}
 	text := fmt.Sprintf(`{"metadata":{"name":"default","uid":"u-%[1]s","generation":1},"spec":{"amiFamily":"AL2023","role":"node-%[1]s","tags":{"team":"a"},
 		"amiSelectorTerms":[{"name":"amazon-eks-node-linux"}],"subnetSelectorTerms":[{"tags":{"karpenter.sh/discovery":"%[1]s"}}],
 		"securityGroupSelectorTerms":[{"tags":{"karpenter.sh/discovery":"%[1]s"}}]}}`, a.cluster)
+	if _, ok := a.server.(*moto.Server); !ok {
+		text = strings.Replace(text, `"role":"node-`, `"instanceProfile":"node-`, 1)
+	}
 	if err := json.Unmarshal([]byte(text), c); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +113,7 @@ func (a *account) resolver() *resolve.Resolver {
 }
 
 // resolved is the class with its status.
-func (a *account) resolved(t *testing.T) *awsv1.EC2NodeClass {
+func (a *account) resolved(t testing.TB) *awsv1.EC2NodeClass {
 	t.Helper()
 	c := a.class(t)
 	r := a.resolver().Resolve(t.Context(), c, time.Now())
@@ -100,7 +129,7 @@ func (a *account) resolved(t *testing.T) *awsv1.EC2NodeClass {
 	return c
 }
 
-func (a *account) request(t *testing.T, c *awsv1.EC2NodeClass, capacity string, claims int, offers ...string) []byte {
+func (a *account) request(t testing.TB, c *awsv1.EC2NodeClass, capacity string, claims int, offers ...string) []byte {
 	t.Helper()
 	in := render.Input{
 		Launch: cloud.Launch{ID: "l-" + a.cluster, Pool: "default", NodeClass: c.Name, CapacityType: capacity, Labels: map[string]string{"karpenter.sh/nodepool": "default"},
@@ -168,7 +197,15 @@ func TestClassIsResolved(t *testing.T) {
 // A launch as the real protocol has it: template, fleet, tags, description, end, collection.
 func TestLaunchToEnd(t *testing.T) {
 	t.Parallel()
-	a := newAccount(t, moto.Start(t), "launched")
+	for _, s := range standIns {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			launchToEnd(t, newAccount(t, s.start(t), "launched"))
+		})
+	}
+}
+
+func launchToEnd(t *testing.T, a *account) {
 	c := a.resolved(t)
 	f := fleet.New(a.ec2, a.cluster, time.Now)
 	got, err := f.Launch(t.Context(), "token-launched", a.request(t, c, model.OnDemand, 2, "m5.large/"+moto.Region+"a", "m5.xlarge/"+moto.Region+"b"))

@@ -17,7 +17,16 @@ import (
 // What EC2 tells of its types gives the very labels and amounts that the embedded table has for them.
 func TestInventoryAgreesWithTheTable(t *testing.T) {
 	t.Parallel()
-	v := inventory.New(ec2.NewFromConfig(moto.Start(t).Config()), nil, catalogue.Embedded())
+	for _, s := range standIns {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			inventoryAgrees(t, s.start(t))
+		})
+	}
+}
+
+func inventoryAgrees(t *testing.T, server standIn) {
+	v := inventory.New(ec2.NewFromConfig(server.Config()), nil, catalogue.Embedded())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := v.ReadTypes(ctx); err != nil {

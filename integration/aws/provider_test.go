@@ -14,7 +14,7 @@ import (
 	"github.com/weir-project/weir/integration/aws/moto"
 )
 
-func (a *account) provider(t *testing.T) *aws.Provider {
+func (a *account) provider(t testing.TB) *aws.Provider {
 	t.Helper()
 	p := aws.New(aws.Config{
 		Region: moto.Region, Now: time.Now,
@@ -40,7 +40,15 @@ func unavailable(list []*model.Offering, name string) []string {
 // The port as a whole: offerings of a class that is ready, a launch, the listing, the end.
 func TestProvider(t *testing.T) {
 	t.Parallel()
-	a := newAccount(t, moto.Start(t), "provider")
+	for _, s := range standIns {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			provider(t, newAccount(t, s.start(t), "provider"))
+		})
+	}
+}
+
+func provider(t *testing.T, a *account) {
 	p := a.provider(t)
 	class := &model.NodeClass{Name: "default", Family: "AL2023"}
 	if _, err := p.Offerings(t.Context(), class); cloud.KindOf(err) != cloud.Template {
