@@ -168,7 +168,6 @@ func (k *Keeper) Keep(ctx context.Context, name string) (again time.Duration, er
 		}
 		k.Learn(name, next)
 	}
-	k.cfg.Provider.SetClass(next, r.Free)
 	return r.Again, nil
 }
 

@@ -37,6 +37,7 @@ type world struct {
 	failed    []string
 
 	told     map[string]int // SetClass by name
+	late     []string       // classes that the provider was told of after their status was written
 	dropped  []string
 	gone     []string // what was collected
 	resolved map[string]int
@@ -137,6 +138,9 @@ func (w *world) SetClass(c *awsv1.EC2NodeClass, _ map[string]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.told[c.Name]++
+	if w.told[c.Name] == 1 && c.DeletionTimestamp == nil && w.objects[c.Name] != nil && w.objects[c.Name].Status.InstanceProfile != "" {
+		w.late = append(w.late, c.Name)
+	}
 }
 
 func (w *world) DropClass(name string) {
@@ -207,13 +211,19 @@ func TestAClassGetsItsStatusHashAndFinalizer(t *testing.T) {
 	w.put(foreign)
 	w.put(class("b"))
 	run(t, w)
-	until(t, w, "the status of both", func() bool { return w.told["a"] > 0 && w.told["b"] > 0 })
+	until(t, w, "the status of both", func() bool {
+		return w.objects["a"].Status.InstanceProfile != "" && w.objects["b"].Status.InstanceProfile != ""
+	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	got := w.objects["a"]
 	if got.Status.InstanceProfile != "profile-a" || got.Annotations["mine"] != "x" || got.Annotations[keys.EC2NodeClassHashVersion] != keys.EC2NodeClassHashWeir1 ||
 		got.Annotations[keys.EC2NodeClassHash] == "1" || !slices.Equal(got.Finalizers, []string{"other", keys.FinalizerAWS}) {
 		t.Errorf("class %+v", got)
+	}
+	// Whoever sees the status stamps claims with this state's hash: it must not be able to launch an earlier one.
+	if len(w.late) > 0 {
+		t.Errorf("the provider was told late of %v", w.late)
 	}
 }
 
