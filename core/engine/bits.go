@@ -66,12 +66,13 @@ func (b bitset) each(f func(i int)) {
 	}
 }
 
-func (b bitset) key() string {
-	out := make([]byte, 0, 8*len(b))
+func (b bitset) key() string { return string(b.appendKey(make([]byte, 0, 8*len(b)))) }
+
+func (b bitset) appendKey(out []byte) []byte {
 	for _, w := range b {
 		for s := 0; s < 64; s += 8 {
 			out = append(out, byte(w>>s))
 		}
 	}
-	return string(out)
+	return out
 }

@@ -18,42 +18,252 @@ func (y weights) of(size []int64) float64 {
 
 // holders says which options may hold a unit of which groups. Groups that the same
 // options may hold are one class: what they weigh together is all that a bound asks.
+// Options that may hold the same classes are one kind: of them only those matter that
+// no other of the kind beats.
 type holders struct {
 	groups  []*group
 	options []*option
 	class   []int32  // by group: index into by, -1 = no units, or no option
 	by      []bitset // options, by class
+	kinds   []holder
+	kind    []int32   // by option: index into kinds, -1 = it holds nothing
+	fronts  [2]*front // in effective prices and in real money
+}
+
+// holder is options that may hold the same classes.
+type holder struct {
+	classes []int32
+	lowers  []int32 // the classes whose rates it decides
+	options []int32
+	few     bool   // there is a number of each: reservations
+	decides bitset // lowers as a set
 }
 
 // newHolders looks at the groups that have units left.
 func newHolders(groups []*group, left []int64, options []*option) *holders {
-	h := &holders{groups: groups, options: options, class: make([]int32, len(groups))}
+	h := &holders{groups: groups, options: options, class: make([]int32, len(groups)), kind: make([]int32, len(options))}
 	ids := map[string]int32{}
 	b := newBits(len(options))
+	allowed := map[int]bitset{} // options, by spec
+	rooms := newRooms(options)
+	var key []byte
 	for i, g := range groups {
 		h.class[i] = -1
 		if left[i] == 0 {
 			continue
 		}
-		clear(b)
-		for j, o := range options {
-			if o.allows(g.spec) && o.fits(g.size) {
-				b.set(j)
+		may := allowed[g.spec.index]
+		if may == nil {
+			may = newBits(len(options))
+			for j, o := range options {
+				if o.allows(g.spec) {
+					may.set(j)
+				}
 			}
+			allowed[g.spec.index] = may
 		}
+		copy(b, may)
+		rooms.fit(g.size, b)
 		if b.empty() {
 			continue
 		}
-		k := b.key()
-		id, ok := ids[k]
+		key = b.appendKey(key[:0])
+		id, ok := ids[string(key)]
 		if !ok {
 			id = int32(len(h.by))
-			ids[k] = id
+			ids[string(key)] = id
 			h.by = append(h.by, b.clone())
 		}
 		h.class[i] = id
 	}
+	h.sortKinds()
 	return h
+}
+
+// rooms finds the options that are large enough: for each resource, the options by
+// what they have of it.
+type rooms struct {
+	amounts [][]int64  // by resource, what options have, each amount once, the least first
+	atLeast [][]bitset // options that have so much or more
+}
+
+func newRooms(options []*option) *rooms {
+	r := &rooms{}
+	if len(options) == 0 {
+		return r
+	}
+	for d := range options[0].room {
+		amounts := make([]int64, 0, len(options))
+		for _, o := range options {
+			amounts = append(amounts, o.room[d])
+		}
+		slices.Sort(amounts)
+		amounts = slices.Compact(amounts)
+		sets := make([]bitset, len(amounts))
+		words := (len(options) + 63) / 64
+		all := make(bitset, words*len(amounts))
+		for i := range sets {
+			sets[i] = all[i*words : (i+1)*words]
+		}
+		for j, o := range options {
+			at, _ := slices.BinarySearch(amounts, o.room[d])
+			sets[at].set(j)
+		}
+		for i := len(sets) - 2; i >= 0; i-- {
+			sets[i].or(sets[i+1])
+		}
+		r.amounts, r.atLeast = append(r.amounts, amounts), append(r.atLeast, sets)
+	}
+	return r
+}
+
+// fit takes the options out of a set that are too small.
+func (r *rooms) fit(size []int64, b bitset) {
+	for d, amounts := range r.amounts {
+		switch at, _ := slices.BinarySearch(amounts, size[d]); {
+		case at == len(amounts):
+			clear(b)
+			return
+		case at > 0:
+			b.and(r.atLeast[d][at])
+		}
+	}
+}
+
+// sortKinds puts options together that may hold the same classes.
+func (h *holders) sortKinds() {
+	words := (len(h.by) + 63) / 64
+	holds := make(bitset, words*len(h.options)) // classes, by option
+	for c, b := range h.by {
+		b.each(func(i int) { holds[i*words+c>>6] |= 1 << (c & 63) })
+	}
+	type kindKey struct {
+		classes string
+		few     bool
+	}
+	ids := map[kindKey]int32{}
+	for i, o := range h.options {
+		h.kind[i] = -1
+		classes := holds[i*words : (i+1)*words]
+		if classes.empty() {
+			continue
+		}
+		k := kindKey{classes.key(), o.count >= 0}
+		id, ok := ids[k]
+		if !ok {
+			id = int32(len(h.kinds))
+			ids[k] = id
+			n := holder{few: k.few}
+			classes.each(func(c int) { n.classes = append(n.classes, int32(c)) })
+			h.kinds = append(h.kinds, n)
+		}
+		h.kind[i] = id
+		h.kinds[id].options = append(h.kinds[id].options, int32(i))
+	}
+	endless := make([]bool, len(h.by)) // by class: held by options that can be had without end
+	for _, k := range h.kinds {
+		for _, c := range k.classes {
+			endless[c] = endless[c] || !k.few
+		}
+	}
+	for i := range h.kinds {
+		k := &h.kinds[i]
+		if k.lowers = k.classes; k.few {
+			k.lowers = slices.DeleteFunc(slices.Clone(k.classes), func(c int32) bool { return endless[c] })
+		}
+		k.decides = newBits(len(h.by))
+		for _, c := range k.lowers {
+			k.decides.set(int(c))
+		}
+	}
+}
+
+// front is the options that can have the least rate of a class at some weights: those
+// for which no other that decides at least the same classes gives at least as much of
+// everything for a dollar.
+type front struct {
+	price []float64 // by option, USD per hour
+	parts []part
+}
+
+// part is what of a front is of one kind.
+type part struct {
+	*holder
+	edges []edge
+}
+
+type edge struct {
+	room  [numPriced]float64
+	price float64
+}
+
+// front is made once for effective prices and once for real money.
+func (h *holders) front(real bool) *front {
+	at := &h.fronts[0]
+	if real {
+		at = &h.fronts[1]
+	}
+	if *at != nil {
+		return *at
+	}
+	f := &front{price: make([]float64, len(h.options))}
+	for i, o := range h.options {
+		if f.price[i] = o.lasting(); real {
+			f.price[i] = o.usd
+		}
+	}
+	kinds := make([]*holder, len(h.kinds))
+	for k := range h.kinds {
+		kinds[k] = &h.kinds[k]
+	}
+	slices.SortStableFunc(kinds, func(a, b *holder) int { return cmp.Compare(len(b.lowers), len(a.lowers)) })
+	var above [][]edge // of the parts that decide all that the kind does
+	for _, k := range kinds {
+		above = above[:0]
+		for _, p := range f.parts {
+			if k.decides.subsetOf(p.decides) {
+				above = append(above, p.edges)
+			}
+		}
+		if edges := h.edges(k, f.price, above); len(edges) > 0 {
+			f.parts = append(f.parts, part{k, edges})
+		}
+	}
+	*at = f
+	return f
+}
+
+// edges is the options of a kind that none of the others beats, nor one of those above.
+func (h *holders) edges(k *holder, price []float64, above [][]edge) []edge {
+	var out []edge
+next:
+	for _, i := range k.options {
+		e := edge{price: price[i]}
+		for d := range e.room {
+			e.room[d] = float64(h.options[i].room[d])
+		}
+		beaten := func(have edge) bool { return have.beats(&e) }
+		if slices.ContainsFunc(out, beaten) {
+			continue
+		}
+		for _, list := range above {
+			if slices.ContainsFunc(list, beaten) {
+				continue next
+			}
+		}
+		out = append(slices.DeleteFunc(out, func(have edge) bool { return e.beats(&have) }), e)
+	}
+	return out
+}
+
+// beats says that the rate is nowhere above the other's.
+func (e *edge) beats(o *edge) bool {
+	for d, x := range o.room {
+		if x*e.price > e.room[d]*o.price {
+			return false
+		}
+	}
+	return e.price > 0 || o.price == 0 && e.room == o.room
 }
 
 // dual evaluates, for weights y, the share of the bill that each group must carry:
@@ -63,24 +273,25 @@ func newHolders(groups []*group, left []int64, options []*option) *holders {
 // at p/(y·a).
 type dual struct {
 	*holders
-	price  []float64            // by option, USD per hour
+	*front
 	demand [][numPriced]float64 // by class: what its units ask for together
-	rate   []float64            // price per weight, by option
-	rank   []int32              // options, the lowest rate first
-	least  []float64            // rate of the cheapest option, by class
+	least  []float64            // rate of the cheapest option, by class; zero where it asks for nothing
+	asking []int32              // classes that ask for something
+	parts  []lowering           // of the front, for these
 	few    bitset               // options of which there is a number: reservations; nil = none
+}
+
+// lowering is a part of the front and which of the classes that it decides ask for
+// something.
+type lowering struct {
+	edges   []edge
+	classes []int32
 }
 
 // newDual is for so many units of each group, in real money or in effective prices.
 func newDual(h *holders, left []int64, real bool) *dual {
-	d := &dual{holders: h, price: make([]float64, len(h.options)), demand: make([][numPriced]float64, len(h.by)),
-		rate: make([]float64, len(h.options)), rank: make([]int32, len(h.options)), least: make([]float64, len(h.by))}
+	d := &dual{holders: h, front: h.front(real), demand: make([][numPriced]float64, len(h.by)), least: make([]float64, len(h.by))}
 	for i, o := range h.options {
-		d.price[i] = o.lasting()
-		if real {
-			d.price[i] = o.usd
-		}
-		d.rank[i] = int32(i)
 		if o.count >= 0 {
 			if d.few == nil {
 				d.few = newBits(len(h.options))
@@ -103,61 +314,69 @@ func (d *dual) count(left []int64) {
 			d.demand[c][j] += float64(left[i]) * float64(d.groups[i].size[j])
 		}
 	}
-}
-
-// order finds the least rate of every class.
-func (d *dual) order(y weights) {
-	for i, o := range d.options {
-		d.rate[i] = math.Inf(1)
-		if w := y.of(o.room); w > 0 {
-			d.rate[i] = d.price[i] / w
+	clear(d.least)
+	d.asking, d.parts = d.asking[:0], d.parts[:0]
+	for c := range d.demand {
+		if d.asks(int32(c)) {
+			d.asking = append(d.asking, int32(c))
 		}
 	}
-	d.sort()
-	for c, b := range d.by {
-		d.least[c] = 0
-		if i := d.cheapest(b); i >= 0 {
-			if r := d.rate[i]; !math.IsInf(r, 0) && !math.IsNaN(r) {
-				d.least[c] = r
+	for i := range d.front.parts {
+		p := &d.front.parts[i]
+		n := len(d.parts)
+		if n < cap(d.parts) {
+			d.parts = d.parts[:n+1] // with the memory of its classes
+		} else {
+			d.parts = append(d.parts, lowering{})
+		}
+		l := &d.parts[n]
+		l.edges, l.classes = p.edges, l.classes[:0]
+		for _, c := range p.lowers {
+			if d.asks(c) {
+				l.classes = append(l.classes, c)
 			}
 		}
+		if len(l.classes) == 0 {
+			d.parts = d.parts[:n]
+		}
 	}
 }
 
-// cheapest is the option of a class with the least rate; one of which there are only
-// so many comes after those that can be had without end.
-func (d *dual) cheapest(class bitset) int {
-	few := -1
-	for _, i := range d.rank {
-		switch {
-		case !class.has(int(i)):
-		case d.few == nil || !d.few.has(int(i)):
-			return int(i)
-		case few < 0:
-			few = int(i)
+// asks says whether a class asks for something.
+func (d *dual) asks(c int32) bool { return d.demand[c] != [numPriced]float64{} }
+
+// order finds the least rate of every class. Options of which there are only so many
+// count where nothing else holds a class.
+func (d *dual) order(y weights) {
+	for _, c := range d.asking {
+		d.least[c] = math.Inf(1)
+	}
+	for i := range d.parts {
+		d.lower(&d.parts[i], y)
+	}
+	for _, c := range d.asking {
+		if r := d.least[c]; math.IsInf(r, 0) || math.IsNaN(r) {
+			d.least[c] = 0
 		}
 	}
-	return few
 }
 
-// sort ranks the options. The last ranking is nearly right where the weights have
-// changed little; where they have not, it gives up.
-func (d *dual) sort() {
-	moves := 8 * len(d.rank)
-	for i := 1; i < len(d.rank); i++ {
-		for j := i; j > 0 && d.rate[d.rank[j]] < d.rate[d.rank[j-1]]; j-- {
-			d.rank[j], d.rank[j-1] = d.rank[j-1], d.rank[j]
-			moves--
+// lower takes the least rate of a part to its classes.
+func (d *dual) lower(p *lowering, y weights) {
+	rate := math.Inf(1)
+	for i := range p.edges {
+		e := &p.edges[i]
+		if w := y[dimCPU]*e.room[dimCPU] + y[dimMemory]*e.room[dimMemory] + y[dimPods]*e.room[dimPods]; w > 0 && e.price < rate*w {
+			rate = e.price / w
 		}
-		if moves < 0 {
-			slices.SortFunc(d.rank, func(a, b int32) int { return cmp.Or(cmp.Compare(d.rate[a], d.rate[b]), cmp.Compare(a, b)) })
-			return
-		}
+	}
+	for _, c := range p.classes {
+		d.least[c] = min(d.least[c], rate)
 	}
 }
 
 // each calls f with the value of one unit of each group that some option may hold,
-// USD per hour.
+// USD per hour; zero where none is left.
 func (d *dual) each(y weights, f func(i int, value float64)) {
 	d.order(y)
 	for i, c := range d.class {
@@ -171,11 +390,9 @@ func (d *dual) each(y weights, f func(i int, value float64)) {
 func (d *dual) total(y weights) float64 {
 	d.order(y)
 	sum := 0.0
-	for c, need := range d.demand {
-		w := 0.0
-		for j, x := range need {
-			w += y[j] * x
-		}
+	for _, c := range d.asking {
+		need := &d.demand[c]
+		w := y[dimCPU]*need[dimCPU] + y[dimMemory]*need[dimMemory] + y[dimPods]*need[dimPods]
 		sum += w * d.least[c]
 	}
 	if d.few != nil {
@@ -188,14 +405,18 @@ func (d *dual) total(y weights) float64 {
 // as no value is raised above its share of the bill.
 func (d *dual) reach(y weights, out []float64) {
 	d.order(y)
-	for i, o := range d.options {
-		top := 0.0
-		for c, b := range d.by {
-			if d.demand[c][dimPods] > 0 && b.has(i) {
-				top = max(top, d.least[c])
+	tops := make([]float64, len(d.kinds))
+	for k := range d.kinds {
+		for _, c := range d.kinds[k].classes {
+			if d.demand[c][dimPods] > 0 {
+				tops[k] = max(tops[k], d.least[c])
 			}
 		}
-		out[i] = top * y.of(o.room) / max(o.effective, 1e-12)
+	}
+	for i, o := range d.options {
+		if out[i] = 0; d.kind[i] >= 0 {
+			out[i] = tops[d.kind[i]] * y.of(o.room) / max(o.effective, 1e-12)
+		}
 	}
 }
 
@@ -263,6 +484,9 @@ func bound(w *model.World, prices *model.Prices, pods []*model.Pod) float64 {
 // when the plan was made. Every machine counts that a plan may name, also one that
 // the packing would not take.
 func (pr *problem) proven(placed []int64, y weights) float64 {
+	if pr.around != nil {
+		return 0 // Place finds it for the pods alone
+	}
 	pr.loose = true
 	defer func() { pr.loose = false }()
 	return newDual(newHolders(pr.groups, placed, pr.options(pr.pools, waiting(pr.groups, placed))), placed, true).total(y)
