@@ -66,6 +66,7 @@ type OfferError struct {
 	Kind    ErrorKind
 	Code    string // of the cloud
 	Message string
+	Reason  string `json:",omitempty"` // how conditions name it; empty = by its code
 }
 
 // Answer is the outcome of a launch: instances in hand-out order (there may be
@@ -96,6 +97,7 @@ type Error struct {
 	Kind    ErrorKind
 	Code    string
 	Message string
+	Reason  string `json:",omitempty"` // how conditions name it; empty = by its code
 }
 
 // Error tells operation, code and message.

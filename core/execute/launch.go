@@ -524,6 +524,13 @@ func (x *Executor) sentLaunch(d SendLaunch, r Result) {
 		return
 	}
 	l.err = cut(r.Err.Error())
+	var known *cloud.Error
+	if errors.As(r.Err, &known) && noSpot[known.Code] {
+		l.sent = false
+		x.closeSpot(l, r.Err.Error())
+		x.giveUp(l, r.Err.Error())
+		return
+	}
 	switch kind := cloud.KindOf(r.Err); kind {
 	case cloud.Shortage:
 		l.sent = false
@@ -546,8 +553,8 @@ func (x *Executor) sentLaunch(d SendLaunch, r Result) {
 
 func codeOf(err error) string {
 	var e *cloud.Error
-	if errors.As(err, &e) && e.Code != "" {
-		return e.Code
+	if errors.As(err, &e) {
+		return cmp.Or(e.Reason, e.Code, "LaunchFailed")
 	}
 	return "LaunchFailed"
 }
@@ -576,12 +583,15 @@ func (x *Executor) tell(l *launch, reason, message string) {
 // answered deals with a definite answer.
 func (x *Executor) answered(l *launch, a cloud.Answer) {
 	x.assign(l, a.Instances)
-	var short []cloud.Offer
+	var short, closed []cloud.Offer
 	var other *cloud.OfferError
 	for i, e := range a.Errors {
-		if e.Kind == cloud.Shortage {
+		switch {
+		case e.Kind == cloud.Shortage:
 			short = append(short, e.Offer)
-		} else if other == nil {
+		case e.Kind == cloud.Quota || notHere[e.Code]:
+			closed = append(closed, e.Offer)
+		case other == nil:
 			other = &a.Errors[i]
 		}
 	}
@@ -593,19 +603,55 @@ func (x *Executor) answered(l *launch, a cloud.Answer) {
 	if len(short) > 0 {
 		x.short(l, short, message)
 	}
+	if slices.ContainsFunc(a.Errors, func(e cloud.OfferError) bool { return noSpot[e.Code] }) {
+		x.closeSpot(l, message)
+	}
+	if len(closed) > 0 {
+		x.closeHere(l, closed, message)
+	}
 	switch left := x.wanting(l); {
 	case len(left) == 0:
 		l.state = settling
-	case len(short) > 0:
+	case len(short)+len(closed) > 0:
 		x.giveUp(l, message)
 	case other != nil:
-		x.tell(l, cmp.Or(other.Code, "LaunchFailed"), other.Message)
+		x.tell(l, cmp.Or(other.Reason, other.Code, "LaunchFailed"), other.Code+": "+other.Message)
 		x.later(l)
 		x.again(l)
 	default:
 		x.tell(l, "LaunchFailed", "the fleet answered neither instances nor errors")
 		x.later(l)
 		x.again(l)
+	}
+}
+
+// notHere are errors of offers that others may not have: v1 counts them like shortages, too.
+var notHere = map[string]bool{
+	"Unsupported": true, "InsufficientFreeAddressesInSubnet": true, "AuthFailure.ServiceLinkedRoleCreationNotPermitted": true,
+}
+
+// noSpot are errors that hold for all of spot.
+var noSpot = map[string]bool{"MaxSpotInstanceCountExceeded": true, "AuthFailure.ServiceLinkedRoleCreationNotPermitted": true}
+
+// closeSpot leaves all of spot alone for a while.
+func (x *Executor) closeSpot(l *launch, message string) {
+	var all []cloud.Offer
+	for _, o := range x.m.World(x.now).Offerings[l.class.Name] {
+		if o.CapacityType == model.Spot && l.capacity == model.Spot {
+			all = append(all, cloud.Offer{InstanceType: o.Type.Name, Zone: o.Zone})
+		}
+	}
+	x.closeHere(l, all, message)
+}
+
+// closeHere leaves offers alone for a while without telling other clusters: a quota, a subnet
+// or a right is no shortage of the cloud.
+func (x *Executor) closeHere(l *launch, offers []cloud.Offer, message string) {
+	for _, o := range offers {
+		key := o.InstanceType + "/" + o.Zone + "/" + l.capacity
+		if until, closed := x.m.Closed(x.now)[key]; !closed || until.Before(x.now.Add(ledger.ShortageFirst)) {
+			x.m.CloseOffering(key, x.now, x.now.Add(ledger.ShortageFirst), cut(message))
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ func Of(op string, err error) error {
 		if api.ErrorFault() == smithy.FaultServer && kind == cloud.Template {
 			kind = cloud.Internal
 		}
-		return &cloud.Error{Op: op, Kind: kind, Code: code, Message: message}
+		return &cloud.Error{Op: op, Kind: kind, Code: code, Message: message, Reason: Reason(code, message)}
 	}
 	for _, e := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, e) {

@@ -86,3 +86,32 @@ func TestReason(t *testing.T) {
 		}
 	}
 }
+
+// documented are the codes of the launch reference, by what has to be done about them.
+var documented = map[cloud.ErrorKind][]string{
+	cloud.Shortage:  {"InsufficientInstanceCapacity", "UnfulfillableCapacity", "ReservationCapacityExceeded"},
+	cloud.Throttled: {"RequestLimitExceeded", "Throttling", "ThrottlingException", "EC2ThrottledException", "TooManyRequestsException", "PriorRequestNotComplete"},
+	cloud.Quota:     {"MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "MaxFleetCountExceeded", "PendingVerification", "FreeTierRestrictionError"},
+	cloud.Auth:      {"UnauthorizedOperation", "AccessDenied", "AuthFailure", "AuthFailure.ServiceLinkedRoleCreationNotPermitted", "ExpiredToken", "RequestExpired"},
+	cloud.Template:  {"Unsupported", "InsufficientFreeAddressesInSubnet", "InvalidParameter", "InvalidParameterValue", "InvalidAMIID.Malformed", "InvalidBlockDeviceMapping"},
+	cloud.Token:     {"IdempotentParameterMismatch"},
+	cloud.NotFound: {"InvalidInstanceID.NotFound", "InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound", "InvalidCapacityReservationId.NotFound",
+		"InvalidAMIID.NotFound", "InvalidSubnetID.NotFound", "NoSuchEntity", "ParameterNotFound", "QueueDoesNotExist"},
+	cloud.Internal: {"InternalError", "ServiceUnavailable", "Unavailable", "InternalFailure"},
+}
+
+func TestEachDocumentedCodeHasItsKind(t *testing.T) {
+	t.Parallel()
+	for kind, codes := range documented {
+		for _, code := range codes {
+			err := awserr.Of("CreateFleet", &smithy.GenericAPIError{Code: code, Message: "no"})
+			if got := cloud.KindOf(err); got != kind {
+				t.Errorf("%s is %s, want %s", code, got, kind)
+			}
+			var e *cloud.Error
+			if !errors.As(err, &e) || e.Reason == "" {
+				t.Errorf("%s: %v has no reason for conditions", code, err)
+			}
+		}
+	}
+}

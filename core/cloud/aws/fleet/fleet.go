@@ -164,7 +164,7 @@ func (f *Fleet) answer(r *render.Request, out *ec2.CreateFleetOutput) cloud.Answ
 				continue
 			}
 			seen[key] = true
-			a.Errors = append(a.Errors, cloud.OfferError{Offer: o, Kind: awserr.Kind(code), Code: code, Message: message})
+			a.Errors = append(a.Errors, cloud.OfferError{Offer: o, Kind: awserr.Kind(code), Code: code, Message: message, Reason: awserr.Reason(code, message)})
 		}
 	}
 	return a
