@@ -88,7 +88,7 @@ func about(r execute.Result) []zap.Field {
 
 func (o *observer) calls(r execute.Result, took time.Duration) {
 	switch d := r.Effect.Do.(type) {
-	case execute.SendLaunch, execute.FindLaunch, execute.Terminate, execute.Describe, execute.FetchOfferings:
+	case execute.SendLaunch, execute.FindLaunch, execute.Terminate, execute.Describe, execute.FetchOfferings, execute.TagInstances:
 		o.m.CloudDuration.WithLabelValues("executor", r.Effect.Kind(), "aws").Observe(took.Seconds())
 		if r.Err != nil {
 			o.m.CloudErrors.WithLabelValues("executor", r.Effect.Kind(), "aws", string(cloud.KindOf(r.Err))).Inc()
