@@ -7,4 +7,7 @@
 //
 // It makes no client, decides on no retries of one service, and puts no secret into
 // an error.
+//
+// A Pacer gives each operation a token bucket of its own, the SDK's adaptive one, and lets
+// launches go before what only reads or tidies; a Call is what a metric is told of a call.
 package sdkconf
