@@ -89,6 +89,7 @@ type shape struct {
 	groups []*group
 	dims   int
 	size   []int64 // of the groups, one after the other
+	spec   []int32 // of the groups
 	social []bool  // by group: whether it matters who else is on the node
 	row    []int8  // by group: its row on a shelf
 	used   []int32 // scratch, by group: units taken; zero outside of a filling
@@ -101,11 +102,11 @@ type shape struct {
 
 func newShape(pr *problem, groups []*group) *shape {
 	n, d := len(groups), len(pr.dims)
-	s := &shape{groups: groups, dims: d, size: make([]int64, 0, n*d), social: make([]bool, n), row: make([]int8, n),
+	s := &shape{groups: groups, dims: d, size: make([]int64, 0, n*d), spec: make([]int32, n), social: make([]bool, n), row: make([]int8, n),
 		used: make([]int32, n), free: make([]int64, d), near: pr.around.neighbours(), crowd: pr.crowd}
 	for i, g := range groups {
 		s.size = append(s.size, g.size...)
-		s.row[i] = rowOf(g.size)
+		s.row[i], s.spec[i] = rowOf(g.size), int32(g.spec.index)
 		s.social[i] = s.near != nil && (g.alone || len(g.counted) > 0 || len(g.belongs) > 0 || !g.lays.empty() || !g.bears.empty())
 	}
 	return s
@@ -160,13 +161,25 @@ func (f *filler) shelf(o *option) *shelf {
 		f.empty()
 	}
 	s := &shelf{}
+	var length [shelfRows]int
+	n := 0
 	for _, g := range f.order {
-		if o.sig.has(f.groups[g].spec.index) {
-			r := &s.rows[f.row[g]]
-			r.groups = append(r.groups, g)
-			f.stored++
+		if o.sig.has(int(f.spec[g])) {
+			length[f.row[g]]++
+			n++
 		}
 	}
+	all := make([]int32, n)
+	for i, l := range length {
+		s.rows[i].groups, all = all[:0:l], all[l:]
+	}
+	for _, g := range f.order {
+		if o.sig.has(int(f.spec[g])) {
+			r := &s.rows[f.row[g]]
+			r.groups = append(r.groups, g)
+		}
+	}
+	f.stored += n
 	for i := range s.rows {
 		f.summarise(&s.rows[i])
 	}
@@ -175,6 +188,10 @@ func (f *filler) shelf(o *option) *shelf {
 }
 
 func (f *filler) summarise(r *row) {
+	if n := (len(r.groups) + blockSize - 1) / blockSize; cap(r.cpu) < n {
+		both := make([]int64, 2*n)
+		r.cpu, r.mem = both[:0:n], both[n:]
+	}
 	r.cpu, r.mem = r.cpu[:0], r.mem[:0]
 	for i, g := range r.groups {
 		c, m := f.size[int(g)*f.dims+dimCPU], f.size[int(g)*f.dims+dimMemory]
