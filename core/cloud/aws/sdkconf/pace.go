@@ -133,6 +133,13 @@ func (p *Pacer) GetAttemptToken(ctx context.Context) (func(error) error, error) 
 	}, nil
 }
 
+// GetRetryToken implements aws.RetryerV2. How often may be tried again is the bucket's as well: it is what is told of
+// the attempts that succeed, by which retries that were used up come back.
+func (p *Pacer) GetRetryToken(ctx context.Context, err error) (func(error) error, error) {
+	bucket, _ := p.bucket(awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx))
+	return bucket.GetRetryToken(ctx, err)
+}
+
 // token waits for a token of a bucket. The SDK's own wait ends a rounding error too early, again and again.
 func token(ctx context.Context, b *retry.AdaptiveMode) (func(error) error, error) {
 	for {

@@ -150,6 +150,35 @@ func TestNothingIsStarved(t *testing.T) {
 	})
 }
 
+// How often calls may be tried again is counted for each operation, and comes back with calls that succeed.
+func TestRetriesOfAnOperationAreItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := sdkconf.NewPacer(0)
+		again := func(operation string) error {
+			release, err := p.GetRetryToken(of(t, operation), errThrottled)
+			if err != nil {
+				return err
+			}
+			return release(errThrottled) // in vain as well
+		}
+		n := 0
+		for again("DescribeInstances") == nil {
+			if n++; n > 10000 {
+				t.Fatal("an operation that is always throttled is tried again without end")
+			}
+		}
+		if err := again("CreateFleet"); err != nil {
+			t.Errorf("the retries of DescribeInstances were those of CreateFleet: %v", err)
+		}
+		for range 20 {
+			attempt(t, p, "DescribeInstances", nil)
+		}
+		if err := again("DescribeInstances"); err != nil {
+			t.Errorf("after twenty calls that succeeded: %v", err)
+		}
+	})
+}
+
 func TestPriorities(t *testing.T) {
 	t.Parallel()
 	order := []string{"CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "DescribeSpotPriceHistory"}
