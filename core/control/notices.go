@@ -70,6 +70,9 @@ func (c *Controller) tell(n model.Notice) {
 // Settled answers, once, which notices of event sources need them no more: the ledger has them, nothing is left to be done about
 // them, or their instance is nobody's. What is not answered before this process ends has to come again.
 func (c *Controller) Settled() []NoticeID {
+	if !c.leading || !c.m.Synced() || !c.x.Recovered() {
+		return nil // whose they are was not looked for yet
+	}
 	var out []NoticeID
 	for id, key := range c.notices.told {
 		n := c.notices.open[key]

@@ -1,11 +1,13 @@
 package control_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/weir-project/weir/core/control"
+	"github.com/weir-project/weir/core/execute"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/ledger/mem"
 	"github.com/weir-project/weir/core/model"
@@ -56,6 +58,39 @@ func TestSourcesHearWhatIsSettled(t *testing.T) {
 	tell("e-3", id) // another event of the same kind
 	if got := s.settled(5 * time.Second); len(got) != 1 || got[0].EventID != "e-3" {
 		t.Errorf("%v are settled after a second event", got)
+	}
+}
+
+// Before a leader knows what it has, no notice is nobody's, however long EC2 does not answer: it was not looked for yet.
+func TestNothingIsNobodysBeforeRecovery(t *testing.T) {
+	t.Parallel()
+	store := mem.New()
+	s := newScene(t, store, pool("spot", model.Spot))
+	s.Workloads = append(s.Workloads, web(1))
+	mustRun(t, s, 1, 3*time.Minute)
+	id := model.InstanceID(s.claim(t).ProviderID)
+
+	away := true
+	s.Lose = func(_ int, e execute.Effect) error {
+		if _, ok := e.Do.(execute.Recover); ok && away {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	s.Restart()
+	s.Run(time.Second)
+	at := s.Now().Add(10 * time.Minute)
+	s.current.in = append(s.current.in, control.Notice{Notice: model.Notice{
+		EventID: "e-1", Kind: model.NoticeSpot, InstanceID: id, Time: s.Now(), Deadline: &at, Action: "terminate"}})
+	if got := s.settled(3 * time.Minute); len(got) > 0 {
+		t.Fatalf("%v are settled, though nobody has looked whose they are", got)
+	}
+	away = false
+	if got := s.settled(2 * time.Minute); len(got) != 1 || got[0].Instance != id {
+		t.Errorf("%v are settled after recovery", got)
+	}
+	if list, err := ledger.Notices(t.Context(), store, "test", s.Now()); err != nil || len(list) != 1 {
+		t.Errorf("the ledger has %+v (%v)", list, err)
 	}
 }
 

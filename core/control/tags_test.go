@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/weir-project/weir/core/cloud/sim"
 	"github.com/weir-project/weir/core/execute"
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
 )
 
 func TestInstancesAreTaggedOnceTheirNodesHaveJoined(t *testing.T) {
@@ -40,4 +42,63 @@ func TestInstancesAreTaggedOnceTheirNodesHaveJoined(t *testing.T) {
 		t.Errorf("%d further calls although all tags are there", after-before)
 	}
 	v.check()
+}
+
+// Instances that EC2 refuses to tag keep no others from their tags, however many they are.
+func TestInstancesThatCannotBeTaggedKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	p := pool("default", model.OnDemand)
+	p.Requirements = p.Requirements.With(require.Must(model.LabelInstanceType, "In", "m5.large"))
+	s := newScene(t, nil, p)
+	s.Workloads = append(s.Workloads, web(0))
+	s.Run(5 * time.Second)
+	refused := map[string]bool{} // the ten that come first
+	s.current.sift = func(effects []execute.Effect) []execute.Effect {
+		return slices.DeleteFunc(effects, func(e execute.Effect) bool {
+			d, ok := e.Do.(execute.TagInstances)
+			if !ok {
+				return false
+			}
+			r := execute.Result{Effect: e}
+			var done []string
+			for id := range d.Tags {
+				if refused[id] {
+					r.Err = &cloud.Error{Op: sim.OpTag, Kind: cloud.Internal, Code: "TagLimitExceeded", Message: "no"}
+				} else {
+					done = append(done, id)
+				}
+			}
+			if len(refused) > 0 {
+				r.Value = done
+			} else {
+				r.Err = &cloud.Error{Op: sim.OpTag, Kind: cloud.Throttled, Code: "RequestLimitExceeded", Message: "no"}
+			}
+			s.current.in = append(s.current.in, r)
+			return true
+		})
+	}
+	s.Workloads[0].Replicas = 13
+	mustRun(t, s, 13, 5*time.Minute)
+	var ids []string
+	for _, c := range s.API.Claims {
+		ids = append(ids, model.InstanceID(c.ProviderID))
+	}
+	slices.Sort(ids)
+	if len(ids) != 13 {
+		t.Fatalf("%d machines, expected one a pod", len(ids))
+	}
+	for _, id := range ids[:10] {
+		refused[id] = true
+	}
+	tagged := func() (n int) {
+		for _, c := range s.API.Claims {
+			if c.Annotations["karpenter.k8s.aws/tagged"] == "true" {
+				n++
+			}
+		}
+		return n
+	}
+	if !s.Until(30*time.Minute, func() bool { return tagged() == 3 }) {
+		t.Errorf("%d of 3 instances have their tags", tagged())
+	}
 }

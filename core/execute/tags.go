@@ -38,6 +38,7 @@ type tagging struct {
 	names map[string]string // instance id -> claim
 	done  map[string]bool   // instance ids whose claims do not say so yet
 	at    time.Time         // not before
+	last  string            // instance id that the batch before ended with
 }
 
 // tag sees to the tags of a claim's instance, and adds to the patch of its step what its annotations should say.
@@ -65,7 +66,7 @@ func (x *Executor) tag(c *model.Claim, patch **model.ClaimPatch) {
 	*patch = &p
 }
 
-// stepTags starts the next batch.
+// stepTags starts the next batch. Batches go round, so that instances that cannot be tagged keep nobody from it.
 func (x *Executor) stepTags() {
 	if len(x.tags.names) == 0 {
 		return
@@ -75,7 +76,13 @@ func (x *Executor) stepTags() {
 		return
 	}
 	batch := map[string]map[string]string{}
-	for _, id := range slices.Sorted(maps.Keys(x.tags.names)) {
+	ids := slices.Sorted(maps.Keys(x.tags.names))
+	next, found := slices.BinarySearch(ids, x.tags.last)
+	if found {
+		next++
+	}
+	last := ""
+	for _, id := range slices.Concat(ids[next:], ids[:next]) {
 		c := x.m.Claim(x.tags.names[id])
 		if c == nil || c.Deleting != nil || model.InstanceID(c.ProviderID) != id || c.NodeName == "" {
 			delete(x.tags.names, id)
@@ -83,9 +90,11 @@ func (x *Executor) stepTags() {
 		}
 		if len(batch) < tagBatch {
 			batch[id] = map[string]string{TagName: c.NodeName, TagClaim: c.Name, TagCluster: x.cfg.Cluster}
+			last = id
 		}
 	}
 	if len(batch) > 0 && x.do("tags", TagInstances{Tags: batch}) {
+		x.tags.last = last
 		x.tags.at = x.now.Add(time.Duration(len(batch)) * tagPause)
 	}
 }
