@@ -34,8 +34,10 @@ import (
 
 	"github.com/weir-project/weir/core/catalogue"
 	awsfleet "github.com/weir-project/weir/core/cloud/aws/fleet"
+	"github.com/weir-project/weir/core/cloud/sim"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/infra/crds"
+	"github.com/weir-project/weir/integration/aws/ec2front"
 	"github.com/weir-project/weir/integration/aws/moto"
 	"github.com/weir-project/weir/integration/fakekubelet"
 	"github.com/weir-project/weir/integration/harness"
@@ -71,7 +73,7 @@ spec:
     consolidateAfter: 0s
     budgets:
     - {nodes: "100%"}
-    - {nodes: "0", reasons: [Drifted]} # moto gives instances the default group, not that of their template
+    - {nodes: "0", reasons: [Drifted]}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -86,14 +88,37 @@ spec:
       containers: [{name: main, image: example.com/none, resources: {requests: {cpu: "1", memory: 2Gi}}}]
 `
 
-// TestScalerBuysOnEC2: the real scaler with the AWS provider against someone else's EC2, IAM, SSM, EKS, SQS and DynamoDB over
-// the wire. Pods come, machines are bought, their kubelets join by the user data that was really sent, pods run; one machine
-// is about to be taken, and its pods run on another; the pods go, the machines are given back, and with the class its
-// templates and profile go.
+// TestScalerBuysOnEC2: the real scaler with the AWS provider over the wire, once with someone else's reading of all of AWS, and
+// once with an EC2 that behaves beside someone else's IAM, SSM, EKS, SQS and DynamoDB. Pods come, machines are bought, their
+// kubelets join by the user data that was really sent, pods run; one machine is about to be taken, and its pods run on another;
+// the pods go, the machines are given back, and with the class its templates and profile go.
 func TestScalerBuysOnEC2(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute")
+		t.Skip("takes two minutes")
 	}
+	t.Run("moto", func(t *testing.T) {
+		// moto gives instances the default group, not that of their template: drift is held back
+		scalerBuys(t, awsManifests, motoImage, func(all *moto.Server) (sdk.Config, []string) { return all.Config(), all.Environ() })
+	})
+	t.Run("front", func(t *testing.T) {
+		manifests := strings.Replace(awsManifests, `    - {nodes: "0", reasons: [Drifted]}`+"\n", "", 1)
+		if manifests == awsManifests {
+			t.Fatal("the manifests hold no drift back")
+		}
+		const image = "ami-00000000000000001"
+		front := ec2front.Start(t, ec2front.Options{Delays: sim.Delays{Run: 2 * time.Second, Terminate: 2 * time.Second, Listed: time.Second}})
+		front.AddImage(ec2front.Image{ID: image, Name: "amazon-eks-node-al2023-x86_64", Owner: "amazon", Arch: "x86_64", Created: time.Now().Add(-24 * time.Hour)})
+		scalerBuys(t, manifests, image, func(others *moto.Server) (sdk.Config, []string) {
+			return front.Config(), append(others.Environ(), "AWS_ENDPOINT_URL_EC2="+front.URL())
+		})
+		if calls := front.Calls(); calls["CreateFleet"] == 0 || calls["TerminateInstances"] == 0 || calls["DeleteLaunchTemplate"] == 0 {
+			t.Errorf("EC2 was asked for %v", calls)
+		}
+	})
+}
+
+// scalerBuys is the whole way on one EC2: the configuration of its clients, and what the scaler's process has in its environment.
+func scalerBuys(t *testing.T, manifests, image string, ec2Of func(*moto.Server) (sdk.Config, []string)) {
 	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace))
 	c.InstallCRDs(t, crds.FS)
 	server, err := c.Client.Discovery().ServerVersion()
@@ -101,17 +126,18 @@ func TestScalerBuysOnEC2(t *testing.T) {
 		t.Fatal(err)
 	}
 	aws := moto.Own(t, moto.PublicParameters(map[string]string{
-		fmt.Sprintf("/aws/service/eks/optimized-ami/%s.%s/amazon-linux-2023/x86_64/standard/recommended/image_id", server.Major, server.Minor): motoImage,
+		fmt.Sprintf("/aws/service/eks/optimized-ami/%s.%s/amazon-linux-2023/x86_64/standard/recommended/image_id", server.Major, server.Minor): image,
 	}))
-	cloud := newMotoAccount(t, aws)
+	ec2Config, environ := ec2Of(aws)
+	cloud := newAWSAccount(t, aws, ec2Config)
 	events := newQueue(t, aws, "q-e2e")
 	bin := programs(t)
-	begin(t, func(string) {}, withEnv(t, aws.Environ(), filepath.Join(bin, "weir-scaler")), "--kubeconfig", c.Kubeconfig, "--cluster-name", "e2e",
+	begin(t, func(string) {}, withEnv(t, environ, filepath.Join(bin, "weir-scaler")), "--kubeconfig", c.Kubeconfig, "--cluster-name", "e2e",
 		"--region", moto.Region, "--account", moto.Account, "--cloud", "aws", "--cluster-endpoint", "https://cluster.example.com", "--ledger", "dynamodb",
 		"--ledger-table", aws.Table(t), "--interruption-queue", events.name, "--strategy-binary", filepath.Join(bin, "weir-strategy"), "--metrics-port", "0", "--health-probe-port", "0")
 	f := &fleetOnEC2{fleet: &fleet{ControlPlane: c, t: t, ns: metav1.NamespaceDefault}, cloud: cloud}
 	f.join()
-	c.Apply(t, metav1.NamespaceDefault, awsManifests)
+	c.Apply(t, metav1.NamespaceDefault, manifests)
 	var nodes []string
 	harness.Eventually(t, "six pods on machines of EC2", patience, func(ctx context.Context) error {
 		on, err := f.ready(ctx, "web")
@@ -245,17 +271,17 @@ func (f *fleetOnEC2) reclaim(events *queue, name string) {
 	})
 }
 
-// motoAccount is the account of the cluster: network, role and the cluster itself as EKS knows it.
-type motoAccount struct {
+// awsAccount is the account of the cluster: network, role and the cluster itself as EKS knows it.
+type awsAccount struct {
 	ec2   *ec2.Client
 	iam   *iam.Client
 	fleet *awsfleet.Fleet
 }
 
-func newMotoAccount(t *testing.T, server *moto.Server) *motoAccount {
+func newAWSAccount(t *testing.T, server *moto.Server, ec2Config sdk.Config) *awsAccount {
 	t.Helper()
 	cfg, ctx, cluster := server.Config(), t.Context(), "e2e"
-	a := &motoAccount{ec2: ec2.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg)}
+	a := &awsAccount{ec2: ec2.NewFromConfig(ec2Config), iam: iam.NewFromConfig(cfg)}
 	a.fleet = awsfleet.New(a.ec2, cluster, time.Now)
 	tag := func(kind types.ResourceType) []types.TagSpecification {
 		return []types.TagSpecification{{ResourceType: kind, Tags: []types.Tag{{Key: sdk.String("karpenter.sh/discovery"), Value: &cluster}}}}
@@ -290,7 +316,7 @@ func newMotoAccount(t *testing.T, server *moto.Server) *motoAccount {
 // fleetOnEC2 is a fleet whose nodes are instances of EC2.
 type fleetOnEC2 struct {
 	*fleet
-	cloud *motoAccount
+	cloud *awsAccount
 }
 
 // join plays the machines until the test ends: a kubelet for each instance that runs, by its user data; and the cloud
