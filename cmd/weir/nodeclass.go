@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
+	"net/url"
 	"slices"
 	"sort"
 	"strings"
@@ -221,6 +223,15 @@ func (o *renderOptions) facts(cfg *config.Loaded, family string) (userdata.Clust
 	}
 	if _, err := base64.StdEncoding.DecodeString(c.CA); err != nil {
 		return c, bad("--cluster-ca-bundle: expected certificates in base64: %w", err)
+	}
+	if u, err := url.Parse(c.Endpoint); c.Endpoint != "" && (err != nil || u.Scheme == "" || u.Host == "") {
+		return c, bad("--cluster-endpoint: expected an absolute URL, got %q", c.Endpoint)
+	}
+	if _, err := netip.ParsePrefix(c.ServiceCIDR); c.ServiceCIDR != "" && err != nil {
+		return c, bad("--service-cidr: expected addresses such as 10.100.0.0/16, got %q", c.ServiceCIDR)
+	}
+	if _, err := netip.ParseAddr(c.DNS); c.DNS != "" && err != nil {
+		return c, bad("--cluster-dns: expected an address such as 10.100.0.10, got %q", c.DNS)
 	}
 	var missing []string
 	for _, f := range []struct {
