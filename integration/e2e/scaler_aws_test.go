@@ -96,29 +96,68 @@ func TestScalerBuysOnEC2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes two minutes")
 	}
-	t.Run("moto", func(t *testing.T) {
-		// moto gives instances the default group, not that of their template: drift is held back
-		scalerBuys(t, awsManifests, motoImage, func(all *moto.Server) (sdk.Config, []string) { return all.Config(), all.Environ() })
-	})
-	t.Run("front", func(t *testing.T) {
-		manifests := strings.Replace(awsManifests, `    - {nodes: "0", reasons: [Drifted]}`+"\n", "", 1)
-		if manifests == awsManifests {
-			t.Fatal("the manifests hold no drift back")
-		}
-		const image = "ami-00000000000000001"
-		front := ec2front.Start(t, ec2front.Options{Delays: sim.Delays{Run: 2 * time.Second, Terminate: 2 * time.Second, Listed: time.Second}})
-		front.AddImage(ec2front.Image{ID: image, Name: "amazon-eks-node-al2023-x86_64", Owner: "amazon", Arch: "x86_64", Created: time.Now().Add(-24 * time.Hour)})
-		scalerBuys(t, manifests, image, func(others *moto.Server) (sdk.Config, []string) {
-			return front.Config(), append(others.Environ(), "AWS_ENDPOINT_URL_EC2="+front.URL())
-		})
+	t.Run("moto", func(t *testing.T) { scalerBuys(t, motoEC2(t)) })
+	t.Run("front", func(t *testing.T) { scalerBuys(t, ownEC2(t)) })
+}
+
+// anEC2 is where machines are bought.
+type anEC2 struct {
+	manifests, image string
+	clients          func(others *moto.Server) (config sdk.Config, environ []string) // of the test and of the scaler
+	taken            func(id, zone string) (events []string)                         // the machine goes: what is told of it
+}
+
+// motoEC2 gives instances the default group, not that of their template: drift is held back. It takes no machine, and says so all the same.
+func motoEC2(*testing.T) anEC2 {
+	return anEC2{
+		manifests: awsManifests, image: motoImage,
+		clients: func(all *moto.Server) (sdk.Config, []string) { return all.Config(), all.Environ() },
+		taken: func(id, zone string) []string {
+			return []string{fmt.Sprintf(`{"version":"0","id":"e-1","detail-type":"EC2 Spot Instance Interruption Warning","source":"aws.ec2","account":"%s","time":"%s","region":"%s",
+"resources":["arn:aws:ec2:%s:instance/%s"],"detail":{"instance-id":"%s","instance-action":"terminate"}}`, moto.Account, time.Now().UTC().Format(time.RFC3339), moto.Region, zone, id, id)}
+		},
+	}
+}
+
+// ownEC2 behaves: it sells spot machines by its prices, and takes one with two minutes' notice. Drift is not held back.
+func ownEC2(t *testing.T) anEC2 {
+	t.Helper()
+	const image = "ami-00000000000000001"
+	front := ec2front.Start(t, ec2front.Options{Delays: sim.Delays{Run: 2 * time.Second, Terminate: 2 * time.Second, Listed: time.Second}})
+	front.AddImage(ec2front.Image{ID: image, Name: "amazon-eks-node-al2023-x86_64", Owner: "amazon", Arch: "x86_64", Created: time.Now().Add(-24 * time.Hour)})
+	t.Cleanup(func() {
 		if calls := front.Calls(); calls["CreateFleet"] == 0 || calls["TerminateInstances"] == 0 || calls["DeleteLaunchTemplate"] == 0 {
 			t.Errorf("EC2 was asked for %v", calls)
 		}
 	})
+	manifests := awsManifests
+	for old, with := range map[string]string{`    - {nodes: "0", reasons: [Drifted]}` + "\n": "", "[on-demand]": "[spot]"} {
+		if strings.Count(manifests, old) != 1 {
+			t.Fatalf("the manifests do not say %q once", old)
+		}
+		manifests = strings.Replace(manifests, old, with, 1)
+	}
+	return anEC2{
+		manifests: manifests, image: image,
+		clients: func(others *moto.Server) (sdk.Config, []string) {
+			return front.Config(), append(others.Environ(), "AWS_ENDPOINT_URL_EC2="+front.URL())
+		},
+		taken: func(id, _ string) (events []string) {
+			before := int64(len(front.EC2().Events(0)))
+			if err := front.EC2().Reclaim(id); err != nil {
+				t.Error(err)
+			}
+			for _, e := range front.EC2().Events(before) {
+				events = append(events, string(e.JSON))
+			}
+			return events
+		},
+	}
 }
 
-// scalerBuys is the whole way on one EC2: the configuration of its clients, and what the scaler's process has in its environment.
-func scalerBuys(t *testing.T, manifests, image string, ec2Of func(*moto.Server) (sdk.Config, []string)) {
+// scalerBuys is the whole way on one EC2.
+func scalerBuys(t *testing.T, on anEC2) {
+	t.Helper()
 	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace))
 	c.InstallCRDs(t, crds.FS)
 	server, err := c.Client.Discovery().ServerVersion()
@@ -126,9 +165,9 @@ func scalerBuys(t *testing.T, manifests, image string, ec2Of func(*moto.Server) 
 		t.Fatal(err)
 	}
 	aws := moto.Own(t, moto.PublicParameters(map[string]string{
-		fmt.Sprintf("/aws/service/eks/optimized-ami/%s.%s/amazon-linux-2023/x86_64/standard/recommended/image_id", server.Major, server.Minor): image,
+		fmt.Sprintf("/aws/service/eks/optimized-ami/%s.%s/amazon-linux-2023/x86_64/standard/recommended/image_id", server.Major, server.Minor): on.image,
 	}))
-	ec2Config, environ := ec2Of(aws)
+	ec2Config, environ := on.clients(aws)
 	cloud := newAWSAccount(t, aws, ec2Config)
 	events := newQueue(t, aws, "q-e2e")
 	bin := programs(t)
@@ -137,7 +176,7 @@ func scalerBuys(t *testing.T, manifests, image string, ec2Of func(*moto.Server) 
 		"--ledger-table", aws.Table(t), "--interruption-queue", events.name, "--strategy-binary", filepath.Join(bin, "weir-strategy"), "--metrics-port", "0", "--health-probe-port", "0")
 	f := &fleetOnEC2{fleet: &fleet{ControlPlane: c, t: t, ns: metav1.NamespaceDefault}, cloud: cloud}
 	f.join()
-	c.Apply(t, metav1.NamespaceDefault, manifests)
+	c.Apply(t, metav1.NamespaceDefault, on.manifests)
 	var nodes []string
 	harness.Eventually(t, "six pods on machines of EC2", patience, func(ctx context.Context) error {
 		on, err := f.ready(ctx, "web")
@@ -148,7 +187,7 @@ func scalerBuys(t *testing.T, manifests, image string, ec2Of func(*moto.Server) 
 		return err
 	})
 	f.checkMachines(nodes)
-	f.reclaim(events, nodes[0])
+	f.reclaim(events, nodes[0], on.taken)
 
 	if _, err := c.Client.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), "web", "application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -243,7 +282,7 @@ func (q *queue) left(ctx context.Context) (n int, err error) {
 }
 
 // reclaim announces by the queue, between garbage, that AWS takes the node's machine: it goes, and the pods run elsewhere.
-func (f *fleetOnEC2) reclaim(events *queue, name string) {
+func (f *fleetOnEC2) reclaim(events *queue, name string, taken func(id, zone string) []string) {
 	f.t.Helper()
 	node, err := f.Client.CoreV1().Nodes().Get(f.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -252,8 +291,9 @@ func (f *fleetOnEC2) reclaim(events *queue, name string) {
 	id := model.InstanceID(node.Spec.ProviderID)
 	now := time.Now().UTC().Format(time.RFC3339)
 	events.send("abcd")
-	events.send(fmt.Sprintf(`{"version":"0","id":"e-1","detail-type":"EC2 Spot Instance Interruption Warning","source":"aws.ec2","account":"%s","time":"%s","region":"%s",
-"resources":["arn:aws:ec2:%s:instance/%s"],"detail":{"instance-id":"%s","instance-action":"terminate"}}`, moto.Account, now, moto.Region, node.Labels[model.LabelZone], id, id))
+	for _, body := range taken(id, node.Labels[model.LabelZone]) {
+		events.send(body)
+	}
 	events.send(fmt.Sprintf(`{"version":"0","id":"e-2","detail-type":"EC2 Instance State-change Notification","source":"aws.ec2","account":"%s","time":"%s","region":"%s",
 "resources":[],"detail":{"instance-id":"%s","state":"running"}}`, moto.Account, now, moto.Region, id))
 	harness.Eventually(f.t, "the pods of the machine that is taken run elsewhere", patience, func(ctx context.Context) error {
