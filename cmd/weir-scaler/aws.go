@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -180,6 +181,7 @@ func clusterFacts(ctx context.Context, c *config.Config, clients *kube.Clients, 
 	}
 	dns, err := clients.Core.CoreV1().Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{})
 	switch {
+	case err == nil && dns.Spec.ClusterIP == corev1.ClusterIPNone: // headless: there is no one address
 	case err == nil:
 		out.DNS = dns.Spec.ClusterIP
 	case !apierrors.IsNotFound(err):
