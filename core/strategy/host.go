@@ -318,13 +318,16 @@ func (h *Host) marketOf(w *model.World) *market {
 	if m.over(w.Offerings) {
 		return m
 	}
+	old := m
 	m = newMarket(w.Offerings)
+	if old != nil && old.hashed.Load() {
+		if m.hash(); old.catalogue.Hash == m.catalogue.Hash {
+			// Equal content in other slices: keep the catalogue that processes hold.
+			m.catalogue = old.catalogue
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.market != nil && h.market.catalogue.Hash == m.catalogue.Hash {
-		// Equal content in other slices: keep the catalogue that processes hold.
-		m.catalogue = h.market.catalogue
-	}
 	h.market = m
 	return m
 }
@@ -361,7 +364,10 @@ func (h *Host) priceGroup(ctx context.Context, m *market, w *model.World, g *gro
 		return nil
 	}
 	who, out := h.answer(ctx, sdk.InstanceSelection, g,
-		func(ctx context.Context, in *instance) error { return use(in.price(ctx, req)) },
+		func(ctx context.Context, in *instance) error {
+			m.hash()
+			return use(in.price(ctx, req))
+		},
 		func(ctx context.Context, s sdk.Strategy) error { return use(localPrice(ctx, s, req)) })
 	if who == "" {
 		return nil
@@ -427,7 +433,10 @@ func (h *Host) scoreChunk(ctx context.Context, m *market, w *model.World, g *gro
 		return err
 	}
 	who, _ := h.ask(ctx, sdk.Consolidation, g,
-		func(ctx context.Context, in *instance) error { return use(in.score(ctx, req)) },
+		func(ctx context.Context, in *instance) error {
+			m.hash()
+			return use(in.score(ctx, req))
+		},
 		func(ctx context.Context, s sdk.Strategy) error { return use(localScore(ctx, s, req)) })
 	if who == "" {
 		return

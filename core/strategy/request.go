@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/resource"
@@ -13,9 +15,12 @@ import (
 )
 
 // market is the catalogue of a world in the form of the SDK, with the way back. It
-// is immutable and shared by calls as long as the world's offerings are the same.
+// is immutable, save for the catalogue's hash, and shared by calls as long as the
+// world's offerings are the same.
 type market struct {
 	catalogue *sdk.Catalogue
+	hashing   sync.Once
+	hashed    atomic.Bool
 	classes   map[string]classRange
 	index     map[string]int // class and offering key -> index
 	basis     map[string][]*model.Offering
@@ -41,8 +46,16 @@ func newMarket(offerings map[string][]*model.Offering) *market {
 				sdk.Offering{Type: t, Zone: o.Zone, CapacityType: o.CapacityType, ReservationID: o.ReservationID})
 		}
 	}
-	sdk.HashCatalogue(m.catalogue)
 	return m
+}
+
+// hash fills in the catalogue's hash, which only strategies in a process of their own
+// ask for: it takes as long as a plan of hundreds of pods.
+func (m *market) hash() {
+	m.hashing.Do(func() {
+		sdk.HashCatalogue(m.catalogue)
+		m.hashed.Store(true)
+	})
 }
 
 func offeringKey(class string, o *model.Offering) string {
