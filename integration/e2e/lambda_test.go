@@ -357,8 +357,12 @@ metadata: {name: %[1]s}
 spec: {%[4]s, selector: {matchLabels: {app: %[1]s}}}
 `, name, replicas, f.ns, budget))
 	harness.Eventually(f.t, "pods of "+name, patience, func(ctx context.Context) error {
-		if on, err := f.ready(ctx, name); err != nil || len(on) != replicas {
-			return fmt.Errorf("%d of %d are ready (%v)", len(on), replicas, err)
+		on, err := f.ready(ctx, name)
+		if err != nil {
+			return err
+		}
+		if len(on) != replicas {
+			return fmt.Errorf("%d of %d are ready", len(on), replicas)
 		}
 		pdb, err := f.Client.PolicyV1().PodDisruptionBudgets(f.ns).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && int(pdb.Status.CurrentHealthy) != replicas {
@@ -484,10 +488,11 @@ func lambdaDrains(t *testing.T, b binaries) {
 		t.Errorf("the other node %+v", s)
 	}
 	harness.Eventually(t, "pods on the other node", patience, func(ctx context.Context) error {
-		if on, err := f.ready(ctx, "web"); err != nil || len(on) != 4 || set(on)["old"] {
-			return fmt.Errorf("ready on %v (%v)", on, err)
+		on, err := f.ready(ctx, "web")
+		if err == nil && (len(on) != 4 || set(on)["old"]) {
+			err = fmt.Errorf("ready on %v", on)
 		}
-		return nil
+		return err
 	})
 
 	// The same event again, alone and in a batch, does nothing again.

@@ -103,8 +103,12 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 		if i := slices.IndexFunc(notices, func(n ledger.Notice) bool { return n.Instance == instance && n.EventID == "shared" }); i < 0 || notices[i].State != ledger.NoticeDone {
 			return fmt.Errorf("notices %+v", notices)
 		}
-		if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, claim, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("claim %s is still there (%v)", claim, err)
+		_, err = c.Dynamic.Resource(v1.NodeClaims).Get(ctx, claim, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return fmt.Errorf("claim %s is still there", claim)
+		case !apierrors.IsNotFound(err):
+			return err
 		}
 		return nil
 	})

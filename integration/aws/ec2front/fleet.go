@@ -2,6 +2,7 @@ package ec2front
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -265,7 +266,10 @@ func (f *Front) buy(o *order) ([]sim.Bought, []sim.Refusal) {
 	for i := range o.lines {
 		l := &o.lines[i]
 		if err := f.wrong(l); err != nil {
-			e := err.(*apiError) // fail makes nothing else
+			var e *apiError
+			if !errors.As(err, &e) {
+				e = &apiError{Code: "InternalError", Message: err.Error()}
+			}
 			refused = append(refused, sim.Refusal{Line: i, Code: e.Code, Message: e.Message})
 			continue
 		}
