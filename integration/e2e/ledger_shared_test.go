@@ -115,10 +115,10 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 	stop()
 	harness.Eventually(t, "the offering is remembered", patience, func(ctx context.Context) error {
 		health, err := ledger.Offerings(ctx, store, "111122223333", "us-east-1", time.Now())
-		if h, ok := health[owner.Offering]; err != nil || !ok || h.Interruptions == 0 {
-			return fmt.Errorf("offering %s: %+v (%v)", owner.Offering, health, err)
+		if h, ok := health[owner.Offering]; err == nil && (!ok || h.Interruptions == 0) {
+			err = fmt.Errorf("offering %s: %+v", owner.Offering, health)
 		}
-		return nil
+		return err
 	})
 
 	outage := aws.Order(-1, moto.CutBefore, func(moto.Call) bool { return true })
@@ -146,8 +146,11 @@ func (f *fleet) allOn(replicas int, not string) (node string) {
 	f.t.Helper()
 	harness.Eventually(f.t, fmt.Sprintf("%d pods on machines that were bought", replicas), patience, func(ctx context.Context) error {
 		on, err := f.ready(ctx, "web")
-		if err != nil || len(on) != replicas || slices.Contains(on, not) {
-			return fmt.Errorf("%d of %d are ready, on %v (%v)", len(on), replicas, on, err)
+		if err != nil {
+			return err
+		}
+		if len(on) != replicas || slices.Contains(on, not) {
+			return fmt.Errorf("%d of %d are ready, on %v", len(on), replicas, on)
 		}
 		pdb, err := f.Client.PolicyV1().PodDisruptionBudgets(f.ns).Get(ctx, "web", metav1.GetOptions{})
 		if err == nil && int(pdb.Status.CurrentHealthy) != replicas {
@@ -187,8 +190,11 @@ func (f *fleet) recorded(store ledger.Store) {
 				return fmt.Errorf("claim %s has %s, the table says %+v", c.GetName(), provider, st)
 			}
 			about, err := store.ByInstance(ctx, st.InstanceID, now)
-			if err != nil || len(about) < 2 {
-				return fmt.Errorf("%d records about %s (%v)", len(about), st.InstanceID, err)
+			if err != nil {
+				return err
+			}
+			if len(about) < 2 {
+				return fmt.Errorf("%d records about %s", len(about), st.InstanceID)
 			}
 		}
 		launches, err := ledger.List[ledger.Launch](ctx, store, ledger.LaunchKey("e2e", "").Partition, "", now)

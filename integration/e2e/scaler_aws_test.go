@@ -304,10 +304,11 @@ func (f *fleetOnEC2) reclaim(events *queue, name string, taken func(id, zone str
 		if len(on) != 6 || slices.Contains(on, name) {
 			return fmt.Errorf("%d of 6 are ready, on %v; the machine of %s is taken", len(on), on, name)
 		}
-		if n, err := events.left(ctx); err != nil || n > 0 {
-			return fmt.Errorf("%d messages are left (error %v)", n, err)
+		n, err := events.left(ctx)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d messages are left", n)
 		}
-		return nil
+		return err
 	})
 }
 

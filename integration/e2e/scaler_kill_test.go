@@ -275,8 +275,12 @@ func TestScalerDies(t *testing.T) {
 			k.dies(t, s)
 			s = k.start(t, "")
 			harness.Eventually(t, "the claim is gone", patience, func(ctx context.Context) error {
-				if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-					return fmt.Errorf("claim %s is there (%v)", name, err)
+				_, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, name, metav1.GetOptions{})
+				switch {
+				case err == nil:
+					return fmt.Errorf("claim %s is there", name)
+				case !apierrors.IsNotFound(err):
+					return err
 				}
 				return nil
 			})

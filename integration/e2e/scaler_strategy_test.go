@@ -94,10 +94,11 @@ func (k *killed) killStrategies(t *testing.T, s *scaler, held string) {
 	}
 	k.Apply(t, metav1.NamespaceDefault, deployment("third"))
 	harness.Eventually(t, "the strategy is asked", patience, func(context.Context) error {
-		if asked, err := filepath.Glob(filepath.Join(held, askedFile+"*")); err != nil || len(asked) == 0 {
-			return fmt.Errorf("not yet (%v)", err)
+		asked, err := filepath.Glob(filepath.Join(held, askedFile+"*"))
+		if err == nil && len(asked) == 0 {
+			err = errors.New("not yet")
 		}
-		return nil
+		return err
 	})
 	k.lives(t, s) // although its plan does not come
 	if err := os.Remove(filepath.Join(held, holdFile)); err != nil {
