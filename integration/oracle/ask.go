@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -254,28 +255,38 @@ func placements(plan *model.Plan, names map[*model.NewNode]string) []placement {
 
 // bindPlanned lets one pod go after the other, each with its planned node in
 // status.nominatedNodeName, in an order that the plan itself allows: pods that ask for
-// nothing, then those that are to be spread or apart, by turns over the zones, then those
-// that are to be near others. All at once would not do: kube-scheduler counts the pods
-// that are nominated to a node as if they were there, for spreads, too.
+// nothing, then those that are to be spread or apart, always one whose places have the
+// fewest of the pods that it is spread from, then those that are to be near others. All at
+// once would not do: kube-scheduler counts the pods that are nominated to a node as if
+// they were there, for spreads, too.
 func (c *Cluster) bindPlanned(ctx context.Context, w *model.World, nodes []*corev1.Node, pods []placement) error {
-	zone := map[string]string{}
+	labels := map[string]map[string]string{}
 	for _, n := range nodes {
-		zone[n.Name] = n.Labels[model.LabelZone]
+		labels[n.Name] = n.Labels
 	}
-	pods = inOrder(w, pods)
-	turns, seen := map[*model.Pod]int{}, map[string]int{}
-	for _, p := range pods {
-		key := fmt.Sprint(p.pod.Namespace, p.pod.Labels, zone[p.node])
-		turns[p.pod] = seen[key]
-		seen[key]++
-	}
-	slices.SortStableFunc(pods, func(a, b placement) int {
-		x, y := wave(a.pod), wave(b.pod)
-		if x != y || x == 0 {
-			return cmp.Compare(x, y)
+	var there []placement
+	for _, n := range w.Nodes {
+		labels[n.Name] = n.Labels
+		for _, p := range n.Pods {
+			there = append(there, placement{p, n.Name})
 		}
-		return cmp.Compare(turns[a.pod], turns[b.pod])
-	})
+	}
+	left := inOrder(w, pods)
+	slices.SortStableFunc(left, func(a, b placement) int { return cmp.Compare(wave(a.pod), wave(b.pod)) })
+	pods = nil
+	for len(left) > 0 {
+		best, fewest := 0, math.MaxInt
+		for i, p := range left {
+			if wave(p.pod) != wave(left[0].pod) || fewest == 0 {
+				break
+			}
+			if n := crowd(p, there, labels); n < fewest {
+				best, fewest = i, n
+			}
+		}
+		pods, there = append(pods, left[best]), append(there, left[best])
+		left = slices.Delete(left, best, best+1)
+	}
 	for _, p := range pods {
 		if err := c.release(ctx, p.pod.Namespace, p.pod.Name, p.node, nil); err != nil {
 			return err
@@ -293,6 +304,24 @@ func (c *Cluster) bindPlanned(ctx context.Context, w *model.World, nodes []*core
 	}
 	c.settle()
 	return c.done(ctx, pods, quietLast)
+}
+
+// crowd is how many of the pods that are there count for a spread of the pod where it is to go, at the most.
+func crowd(p placement, there []placement, labels map[string]map[string]string) int {
+	if p.pod.Topology == nil {
+		return 0
+	}
+	most := 0
+	for _, s := range p.pod.Topology.Spreads {
+		n := 0
+		for _, q := range there {
+			if labels[q.node][s.Key] == labels[p.node][s.Key] && q.pod.Namespace == p.pod.Namespace && s.Selector.Picks(q.pod) {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
 }
 
 func wave(p *model.Pod) int {
