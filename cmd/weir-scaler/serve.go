@@ -38,7 +38,7 @@ const (
 	stopWithin  = 10 * time.Second // servers get so long to end
 )
 
-// events is where notices come from besides the ledger: a queue that is polled.
+// events is where notices come from besides the ledger and a queue: a cloud that tells of its own.
 type events func(ctx context.Context, after int64) (list []rawEvent, last int64, err error)
 
 type rawEvent = []byte

@@ -15,7 +15,10 @@ type Input any
 type Notice struct{ Notice model.Notice }
 
 // NoticeID names a notice to the event source that it came from; see Controller.Settled.
-type NoticeID struct{ EventID, Instance string }
+type NoticeID struct {
+	EventID, Instance string
+	Kind              model.NoticeKind // events that were rewritten on their way may have no id
+}
 
 // Source says how an event source that is polled does. Without one the NodePools have no condition about it.
 type Source struct {

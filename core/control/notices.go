@@ -64,7 +64,7 @@ func (c *Controller) take(n model.Notice) *notice {
 // tell takes a notice of an event source that wants to hear when it may forget it.
 func (c *Controller) tell(n model.Notice) {
 	c.take(n)
-	c.notices.told[NoticeID{n.EventID, n.InstanceID}] = n.InstanceID + "/" + string(n.Kind)
+	c.notices.told[NoticeID{n.EventID, n.InstanceID, n.Kind}] = n.InstanceID + "/" + string(n.Kind)
 }
 
 // Settled answers, once, which notices of event sources need them no more: the ledger has them, nothing is left to be done about
@@ -82,7 +82,7 @@ func (c *Controller) Settled() []NoticeID {
 		}
 	}
 	slices.SortFunc(out, func(a, b NoticeID) int {
-		return cmp.Or(cmp.Compare(a.EventID, b.EventID), cmp.Compare(a.Instance, b.Instance))
+		return cmp.Or(cmp.Compare(a.EventID, b.EventID), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Kind, b.Kind))
 	})
 	return out
 }

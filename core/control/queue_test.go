@@ -39,12 +39,12 @@ func TestSourcesHearWhatIsSettled(t *testing.T) {
 	if got := s.settled(30 * time.Second); len(got) > 0 {
 		t.Errorf("%v are settled: the ledger is away, and the owner of the second may turn up", got)
 	}
-	want := []control.NoticeID{{EventID: "e-2", Instance: "i-0fffffffffffffff1"}}
+	want := []control.NoticeID{{EventID: "e-2", Instance: "i-0fffffffffffffff1", Kind: model.NoticeSpot}}
 	if got := s.settled(40 * time.Second); !slices.Equal(got, want) {
 		t.Errorf("%v are settled after a minute, want %v", got, want)
 	}
 	store.down = false
-	want = []control.NoticeID{{EventID: "e-1", Instance: id}}
+	want = []control.NoticeID{{EventID: "e-1", Instance: id, Kind: model.NoticeSpot}}
 	if got := s.settled(2 * time.Minute); !slices.Equal(got, want) {
 		t.Errorf("%v are settled with the ledger back, want %v", got, want)
 	}

@@ -36,7 +36,7 @@ const maxRounds = 8
 // Each node is a command of its own, save for empty ones, which go together: it is
 // the smallest unit that a strategy can refuse and that can fail alone.
 func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *model.Plan {
-	w, clock := timed(w)
+	w, deadline := timed(w)
 	plan := &model.Plan{Kind: model.PlanDisrupt, Made: w.Now, Warnings: warnings(w)}
 	expired := expiredNodes(w, opts)
 	cands, blocked := Candidates(w, opts)
@@ -66,7 +66,7 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	}
 	sort.SliceStable(blocked, func(i, j int) bool { return blocked[i].Node < blocked[j].Node })
 	plan.Blocked = blocked
-	clock.end(plan)
+	ended(deadline, plan)
 	if opts.Bound && w.Budget.MayPlace() {
 		plan.LowerBoundUSDPerHour = bound(w)
 	}

@@ -9,42 +9,20 @@ import (
 // unseen is the reason of pods that the time did not suffice for.
 var unseen = model.Reason{Filter: model.FilterPool, Message: "the time budget ended before this pod was looked at; it is at the next pass"}
 
-// clock remembers that a budget has ended: what has ended once does not begin again in
-// the middle of a plan, and no time to place means no time to improve.
-type clock struct {
-	of          *model.TimeBudget
-	short, over bool
-}
-
-// timed is the world with a budget that remembers its end; nil where there is none, or
-// where the caller's remembers already.
-func timed(w *model.World) (*model.World, *clock) {
-	if w.Budget == nil {
-		return w, nil
-	}
-	c := &clock{of: w.Budget}
+// timed is the world with a budget that remembers its end.
+func timed(w *model.World) (*model.World, *model.Deadline) {
 	out := *w
-	out.Budget = &model.TimeBudget{Limit: w.Budget.Limit, Improve: c.improve, Place: c.place}
-	return &out, c
+	var d *model.Deadline
+	out.Budget, d = w.Budget.Remembering()
+	return &out, d
 }
 
-func (c *clock) place() bool {
-	c.over = c.over || !c.of.MayPlace()
-	c.short = c.short || c.over
-	return !c.over
-}
-
-func (c *clock) improve() bool {
-	c.short = c.short || !c.of.MayImprove()
-	return !c.short
-}
-
-// end is what a plan says of its budget; nil where that sufficed.
-func (c *clock) end(r *Result) *model.BudgetEnd {
-	if c == nil || !c.short {
+// ended is what a plan says of its budget; nil where that sufficed.
+func ended(d *model.Deadline, r *Result) *model.BudgetEnd {
+	e := d.End()
+	if e == nil {
 		return nil
 	}
-	e := &model.BudgetEnd{Limit: c.of.Limit}
 	for _, v := range r.Unplaced {
 		if Unseen(v) {
 			e.Unseen++

@@ -35,9 +35,9 @@ type Result struct {
 // even that suffices, pods that were not looked at have a verdict that says so; what is
 // planned is legal all the same.
 func Place(w *model.World, prices *model.Prices) *Result {
-	w, clock := timed(w)
+	w, deadline := timed(w)
 	r := underPolicy(w, prices)
-	r.Budget = clock.end(r)
+	r.Budget = ended(deadline, r)
 	if r.tied && len(r.New) > 0 {
 		if r.Bound = 0; !w.Budget.MayPlace() {
 			return r

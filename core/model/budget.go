@@ -24,6 +24,43 @@ func (b *TimeBudget) MayImprove() bool { return b == nil || b.Improve == nil || 
 // MayPlace says whether further pods or nodes may be looked at.
 func (b *TimeBudget) MayPlace() bool { return b == nil || b.Place == nil || b.Place() }
 
+// Deadline remembers that a budget has ended: what has ended once does not begin again in
+// the middle of a plan, and no time to place means no time to improve.
+type Deadline struct {
+	of          *TimeBudget
+	short, over bool
+}
+
+// Remembering is a budget that asks this one and remembers its answers, with what it
+// remembers; nil where there is no budget.
+func (b *TimeBudget) Remembering() (*TimeBudget, *Deadline) {
+	if b == nil {
+		return nil, nil
+	}
+	d := &Deadline{of: b}
+	return &TimeBudget{Limit: b.Limit, Improve: d.improve, Place: d.place}, d
+}
+
+func (d *Deadline) place() bool {
+	d.over = d.over || !d.of.MayPlace()
+	d.short = d.short || d.over
+	return !d.over
+}
+
+func (d *Deadline) improve() bool {
+	d.short = d.short || !d.of.MayImprove()
+	return !d.short
+}
+
+// End is what a plan says that went into the deadline, with nothing counted yet; nil where
+// the time sufficed.
+func (d *Deadline) End() *BudgetEnd {
+	if d == nil || !d.short {
+		return nil
+	}
+	return &BudgetEnd{Limit: d.of.Limit}
+}
+
 // BudgetEnd says that a plan came to the end of its budget: it is legal, and the best
 // that was found until then.
 type BudgetEnd struct {

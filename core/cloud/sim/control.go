@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/model"
 )
@@ -165,22 +167,7 @@ func (e *EC2) Throttle(op string, perSecond float64, burst int) {
 		delete(e.buckets, op)
 		return
 	}
-	e.buckets[op] = &bucket{rate: perSecond, size: float64(burst), tokens: float64(burst), last: e.cfg.Now()}
-}
-
-type bucket struct {
-	rate, size, tokens float64
-	last               time.Time
-}
-
-func (b *bucket) take(now time.Time) bool {
-	b.tokens = min(b.size, b.tokens+b.rate*now.Sub(b.last).Seconds())
-	b.last = now
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
-	return true
+	e.buckets[op] = rate.NewLimiter(rate.Limit(perSecond), burst)
 }
 
 // begin counts a call and answers what stops it before it does anything.
@@ -189,7 +176,7 @@ func (e *EC2) begin(ctx context.Context, op string) error {
 		return err
 	}
 	e.calls[op]++
-	if b := e.buckets[op]; b != nil && !b.take(e.cfg.Now()) {
+	if b := e.buckets[op]; b != nil && !b.AllowN(e.cfg.Now(), 1) {
 		return &cloud.Error{Op: op, Kind: cloud.Throttled, Code: "RequestLimitExceeded", Message: "request limit exceeded"}
 	}
 	if q := e.faults[op]; len(q) > 0 && !q[0].after {

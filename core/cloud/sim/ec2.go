@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/model"
 )
@@ -150,7 +152,7 @@ type EC2 struct {
 	timerSeq int64
 	serial   uint64
 	faults   map[string][]fault
-	buckets  map[string]*bucket
+	buckets  map[string]*rate.Limiter
 	calls    map[string]int
 	more     chan struct{} // closed and replaced with each event
 }
@@ -167,7 +169,7 @@ func New(cfg Config) *EC2 {
 	}
 	cfg.Delays = cfg.Delays.withDefaults()
 	return &EC2{cfg: cfg, machines: map[string]*machine{}, fleets: map[string]*fleet{}, shops: map[string]*shop{},
-		capacity: map[string]int{}, faults: map[string][]fault{}, buckets: map[string]*bucket{}, calls: map[string]int{},
+		capacity: map[string]int{}, faults: map[string][]fault{}, buckets: map[string]*rate.Limiter{}, calls: map[string]int{},
 		more: make(chan struct{})}
 }
 

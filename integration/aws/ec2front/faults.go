@@ -4,7 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Call is one request as it came.
@@ -94,22 +95,7 @@ func (f *Front) Throttle(op string, perSecond float64, burst int) {
 		delete(f.buckets, op)
 		return
 	}
-	f.buckets[op] = &bucket{rate: perSecond, size: float64(burst), tokens: float64(burst), last: f.opts.Now()}
-}
-
-type bucket struct {
-	rate, size, tokens float64
-	last               time.Time
-}
-
-func (b *bucket) take(now time.Time) bool {
-	b.tokens = min(b.size, b.tokens+b.rate*now.Sub(b.last).Seconds())
-	b.last = now
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
-	return true
+	f.buckets[op] = rate.NewLimiter(rate.Limit(perSecond), burst)
 }
 
 // take counts a call and answers the fault that it meets. The lock is held.
@@ -126,7 +112,7 @@ func (f *Front) take(c Call) *Fault {
 			out = r.fault
 		}
 	}
-	if b := f.buckets[c.Op]; out == nil && b != nil && !b.take(f.opts.Now()) {
+	if b := f.buckets[c.Op]; out == nil && b != nil && !b.AllowN(f.opts.Now(), 1) {
 		t := Throttled
 		out = &t
 	}

@@ -19,6 +19,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"golang.org/x/time/rate"
 
 	"github.com/weir-project/weir/core/catalogue"
 	"github.com/weir-project/weir/core/cloud/aws/sdkconf"
@@ -52,7 +53,7 @@ type Front struct {
 
 	mu        sync.Mutex // guards all below; taken before the lock of ec2
 	rules     []*rule
-	buckets   map[string]*bucket
+	buckets   map[string]*rate.Limiter
 	calls     map[string]int
 	serial    int
 	tokens    map[string]answered // by operation and client token
@@ -88,7 +89,7 @@ func New(o Options) *Front {
 		o.Delays = Instant
 	}
 	return &Front{
-		opts: o, buckets: map[string]*bucket{}, calls: map[string]int{}, tokens: map[string]answered{}, machines: map[string]*machine{},
+		opts: o, buckets: map[string]*rate.Limiter{}, calls: map[string]int{}, tokens: map[string]answered{}, machines: map[string]*machine{},
 		quotas: map[string]int{}, spot: map[[2]string]float64{},
 		ec2: sim.New(sim.Config{Now: o.Now, Account: Account, Region: Region, Delays: o.Delays, Catalogue: func(class *model.NodeClass) []*model.Offering {
 			list := o.Table.Offerings(&model.NodeClass{Name: class.Name, Family: "Custom"}, o.Zones, catalogue.Options{Region: Region})

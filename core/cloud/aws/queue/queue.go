@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-project/weir/core/cloud/aws/awserr"
 	"github.com/weir-project/weir/core/event"
+	"github.com/weir-project/weir/core/model"
 )
 
 // The timings of a Karpenter queue's reader, so that one may take the place of the other.
@@ -34,7 +35,10 @@ type API interface {
 }
 
 // Key names one notice: an event says something of each of its instances.
-type Key struct{ EventID, Instance string }
+type Key struct {
+	EventID, Instance string
+	Kind              model.NoticeKind // events that were rewritten on their way may have no id
+}
 
 // Received is one message.
 type Received struct {
@@ -150,7 +154,7 @@ func (q *Queue) take(m types.Message) {
 	} else {
 		r.Event = parsed
 		for _, n := range parsed.Notices {
-			keys[Key{n.EventID, n.InstanceID}] = true
+			keys[Key{n.EventID, n.InstanceID, n.Kind}] = true
 		}
 	}
 	q.mu.Lock()

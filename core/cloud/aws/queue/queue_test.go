@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-project/weir/core/cloud/aws/queue"
+	"github.com/weir-project/weir/core/model"
 )
 
 // box is a queue with SQS's visibility: a message that was received and not deleted comes again.
@@ -158,6 +159,10 @@ const (
 "region":"us-east-2","resources":[],"detail":{"instance-id":"` + i1 + `","state":"running"}}`
 )
 
+func spotKey(event, instance string) queue.Key {
+	return queue.Key{EventID: event, Instance: instance, Kind: model.NoticeSpot}
+}
+
 // start runs a reader in a bubble of virtual time.
 func start(t *testing.T, b *box) (*queue.Queue, *heard) {
 	h := &heard{}
@@ -186,12 +191,12 @@ func TestMessagesAreDeletedWhenSettled(t *testing.T) {
 		if diff := cmp.Diff([]string{"m0", "m1", "m4"}, b.left()); diff != "" {
 			t.Errorf("left (-want +got):\n%s", diff)
 		}
-		q.Settled(queue.Key{EventID: "e-2", Instance: i2}, queue.Key{EventID: "e-3", Instance: i2}, queue.Key{EventID: "e-0", Instance: i1})
+		q.Settled(spotKey("e-2", i2), queue.Key{EventID: "e-3", Instance: i2, Kind: model.NoticeScheduled}, spotKey("e-0", i1))
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"m0", "m4"}, b.left()); diff != "" { // one of the two instances of m4 is not settled
 			t.Errorf("left (-want +got):\n%s", diff)
 		}
-		q.Settled(queue.Key{EventID: "e-3", Instance: i1})
+		q.Settled(queue.Key{EventID: "e-3", Instance: i1, Kind: model.NoticeScheduled})
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"m0"}, b.left()); diff != "" {
 			t.Errorf("left (-want +got):\n%s", diff)
@@ -213,7 +218,7 @@ func TestUnsettledMessagesComeAgain(t *testing.T) {
 		if len(h.first) != 1 || h.again["m0"] != 3 {
 			t.Errorf("handed over %v, again %v, expected once and three times more", h.first, h.again)
 		}
-		q.Settled(queue.Key{EventID: "e-1", Instance: i1})
+		q.Settled(spotKey("e-1", i1))
 		synctest.Wait()
 		if left := b.left(); len(left) > 0 || h.deleted != 1 {
 			t.Errorf("left %v, %d deleted", left, h.deleted)
@@ -235,7 +240,7 @@ func TestFailedDeletionsAreMadeGood(t *testing.T) {
 		settle := func() {
 			var keys []queue.Key
 			for i := range 25 {
-				keys = append(keys, queue.Key{EventID: fmt.Sprintf("e-%d", i), Instance: i1})
+				keys = append(keys, spotKey(fmt.Sprintf("e-%d", i), i1))
 			}
 			q.Settled(keys...)
 			synctest.Wait()
@@ -279,6 +284,24 @@ func TestMissingQueueIsTriedAgain(t *testing.T) {
 		}
 		if len(h.first) != 1 {
 			t.Errorf("handed over %v", h.first)
+		}
+	})
+}
+
+// Rules may rewrite events so that they have no id: what is settled of one says nothing of another of the same instance.
+func TestEventsWithoutAnID(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stopped := `{"version":"0","id":"","detail-type":"EC2 Instance State-change Notification","source":"aws.ec2","account":"111122223333","time":"2026-03-01T12:00:00Z",
+"region":"us-east-2","resources":[],"detail":{"instance-id":"` + i1 + `","state":"stopped"}}`
+		b := newBox(spot("", i1), stopped)
+		q, _ := start(t, b)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		q.Settled(spotKey("", i1))
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"m1"}, b.left()); diff != "" {
+			t.Errorf("left (-want +got):\n%s", diff)
 		}
 	})
 }
