@@ -31,7 +31,7 @@ var priorities = map[string]map[string]Priority{
 	"EC2": {
 		"CreateFleet": Launching, "TerminateInstances": Launching,
 		"CreateLaunchTemplate": Preparing, "DescribeLaunchTemplates": Preparing,
-		"CreateTags": Collecting, "DeleteLaunchTemplate": Collecting, "RunInstances": Collecting,
+		"CreateTags": Collecting, "DeleteLaunchTemplate": Collecting,
 		"DescribeInstanceTypes": Collecting, "DescribeInstanceTypeOfferings": Collecting, "DescribeSpotPriceHistory": Collecting,
 	},
 }
