@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-project/weir/core/catalogue"
 	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/headroom"
 	"github.com/weir-project/weir/core/kube/convert"
 	"github.com/weir-project/weir/core/kube/load"
 	"github.com/weir-project/weir/core/model"
@@ -94,6 +95,7 @@ func (i *inputs) load() (*situation, error) {
 		return nil, badInput{err}
 	}
 	s := &situation{config: cfg, table: table, left: i.left, warnings: append(cfg.Warnings, in.Warnings...)}
+	headroom.Make()
 	s.loaded, s.began = time.Since(began), time.Now()
 	s.world = in.World(now)
 	s.world.Settings = cfg.PlanningSettings()

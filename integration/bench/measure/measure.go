@@ -14,6 +14,7 @@ import (
 	"github.com/weir-project/weir/core/catalogue"
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/disrupt"
+	"github.com/weir-project/weir/core/headroom"
 	"github.com/weir-project/weir/core/kube/load"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/provision"
@@ -81,6 +82,7 @@ func Run(ctx context.Context, q *Question) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	headroom.Make() // as the command does
 	a := &Answer{Load: time.Since(began).Seconds()}
 	solve := a.provision
 	if q.Workload == "" && !q.Repack {
