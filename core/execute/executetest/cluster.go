@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/cloud/sim"
 	"github.com/weir-project/weir/core/cluster"
 	"github.com/weir-project/weir/core/execute"
@@ -39,7 +40,8 @@ type Workload struct {
 // Cluster is the whole of it.
 type Cluster struct {
 	API       *API
-	EC2       *sim.EC2
+	EC2       *sim.EC2       // the machines
+	Cloud     cloud.Provider // who sells them; nil = EC2 itself
 	Ledger    ledger.Store
 	Planner   execute.Planner
 	Workloads []*Workload
@@ -61,6 +63,12 @@ type Cluster struct {
 	Crashes   int
 	// Lose has the answer of an effect lost: it is done, and its result is a failure.
 	Lose func(index int, e execute.Effect) error
+	// Deadline is that of the calls of an effect, in real time; 0 = none.
+	Deadline time.Duration
+	// Begins is called at the beginning of every turn, for what lives beside the controller; may be nil.
+	Begins func()
+	// Boots is a machine as its kubelet knows it, where EC2 does not say so itself; may be nil.
+	Boots func(m sim.Machine) sim.Machine
 	// Joins changes what a node reports when it joins, may be nil.
 	Joins func(n *model.Node)
 	// Saw is told every effect and its result, may be nil.
@@ -96,7 +104,11 @@ func (Strategy) Score(_ context.Context, _ *model.World, moves []*model.Command)
 }
 
 func (c *Cluster) ports() execute.Ports {
-	return execute.Ports{Kube: c.API, Cloud: c.EC2, Ledger: c.Ledger, Strategy: Strategy{}, Planner: c.Planner, Now: c.Now}
+	var sold cloud.Provider = c.EC2
+	if c.Cloud != nil {
+		sold = c.Cloud
+	}
+	return execute.Ports{Kube: c.API, Cloud: sold, Ledger: c.Ledger, Strategy: Strategy{}, Planner: c.Planner, Now: c.Now}
 }
 
 // Run lets the cluster live for a while.
@@ -133,6 +145,9 @@ func (c *Cluster) pause() time.Duration {
 
 // turn lets everything that happens at this instant happen.
 func (c *Cluster) turn() {
+	if c.Begins != nil {
+		c.Begins()
+	}
 	c.EC2.Advance()
 	c.kubelets()
 	c.workloads()
@@ -173,7 +188,13 @@ func (c *Cluster) perform(e execute.Effect) (execute.Result, bool) {
 	if c.Crash != nil && c.Crash(i, false, e) {
 		return execute.Result{}, false
 	}
-	r := execute.Perform(context.Background(), c.ports(), e)
+	ctx := context.Background()
+	if c.Deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Deadline)
+		defer cancel()
+	}
+	r := execute.Perform(ctx, c.ports(), e)
 	if c.Lose != nil {
 		if err := c.Lose(i, e); err != nil {
 			r = execute.Result{Effect: e, Err: err}
@@ -223,6 +244,9 @@ func (c *Cluster) kubelets() {
 }
 
 func (c *Cluster) register(m sim.Machine) {
+	if c.Boots != nil {
+		m = c.Boots(m)
+	}
 	n := &model.Node{
 		Name: m.NodeName, UID: c.API.uid(), ProviderID: m.ProviderID(), Labels: maps.Clone(m.Labels),
 		Taints:   append(slices.Clone(m.Taints), model.Taint{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"}),
