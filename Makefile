@@ -50,6 +50,7 @@ binaries: ## Builds the programs into .cache/bin.
 generate: ## Makes everything that is generated: deepcopy, CRDs, protocol, reference pages.
 	go generate ./...
 	$(TOOL) buf generate plugins/proto --template plugins/proto/buf.gen.yaml -o plugins/proto
+	cd infra/chart/test && go test -count=1 -run TestReferencePages . -update
 
 .PHONY: verify
 verify: ## Generates again and fails on a difference; checks the protocol's rules and formatting.

@@ -28,6 +28,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ eq .Values.ledger "dynamodb" | ternary 2 1 }}
 {{- end -}}
 
+{{- define "weir.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
 {{- define "weir.image" -}}
 {{- $i := .Values.image -}}
 {{- $repository := required "image.repository is missing: the chart has no public image; make image builds one" $i.repository -}}
@@ -48,6 +55,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not .Values.config.region }}{{ fail "config.region is missing: the region to buy machines in, such as eu-west-1" }}{{ end -}}
 {{- if .Values.cloud.address }}{{ fail "cloud.address is set and cloud.kind is aws: the address is that of a simulated EC2, for cloud.kind=sim" }}{{ end -}}
 {{- else if not .Values.cloud.address }}{{ fail "cloud.address is missing: the URL of the simulated EC2" }}{{ end -}}
+{{- $kube := .Capabilities.KubeVersion.Version -}}
+{{- range $name, $s := .Values.strategyImages }}
+{{- if and (eq $s.source "volume") (semverCompare "<1.33.0-0" $kube) }}{{ fail (printf "strategyImages.%s.source is volume, and this cluster is %s: image volumes are for Kubernetes 1.33 and later; init is for any" $name $kube) }}{{ end -}}
+{{- end -}}
+{{- range $name, $s := .Values.config.strategies }}
+{{- $path := get $s "path" | default "" -}}
+{{- if hasPrefix "/strategies/" $path }}
+{{- $image := index (splitList "/" $path) 2 -}}
+{{- if not (hasKey $.Values.strategyImages $image) }}{{ fail (printf "config.strategies.%s.path is %s, and there is no strategyImages.%s" $name $path $image) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What of the configuration a running scaler does not take in (docs/reference/configuration.md, column "while running"):
+another value needs another pod. */ -}}
+{{- define "weir.fixed" -}}
+{{- $c := include "weir.config" . | fromYaml -}}
+{{- range list "zones" "strategyBinary" "strategies" "bindings" "batch" "planning" "preferencePolicy" "minValuesPolicy" "featureGates" "alternatives" "nodes" "garbageCollection" "termination" }}
+{{- $_ := unset $c . -}}
+{{- end -}}
+{{- if $c.log }}{{ $_ := unset $c.log "level" }}{{ if not $c.log }}{{ $_ := unset $c "log" }}{{ end }}{{ end -}}
+{{ toYaml $c }}
 {{- end -}}
 
 {{- /* The configuration of the scaler: config, and what other values say. */ -}}
@@ -67,4 +96,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 -}}
 {{- if $shared }}{{ $_ := set $given "interruption" (dict "lambda" .Values.interruption.enabled) }}{{ end -}}
 {{ toYaml (mergeOverwrite (deepCopy .Values.config) $given) }}
+{{- end -}}
+
+{{- /* The port of the simulated EC2's URL. */ -}}
+{{- define "weir.simPort" -}}
+{{- $url := urlParse .Values.cloud.address -}}
+{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
+{{ $port | default (eq $url.scheme "https" | ternary "443" "80") }}
 {{- end -}}

@@ -359,7 +359,6 @@ func rules(t *testing.T, role *unstructured.Unstructured) []string {
 // What core/kube calls, and nothing else.
 var scalerRules = []string{
 	"apps/daemonsets list", "apps/daemonsets watch",
-	"apps/replicasets list", "apps/replicasets watch", "apps/statefulsets list", "apps/statefulsets watch",
 	"events create",
 	"karpenter.k8s.aws/ec2nodeclasses list", "karpenter.k8s.aws/ec2nodeclasses watch",
 	"karpenter.sh/nodeclaims create", "karpenter.sh/nodeclaims delete", "karpenter.sh/nodeclaims get", "karpenter.sh/nodeclaims list", "karpenter.sh/nodeclaims patch", "karpenter.sh/nodeclaims watch",
@@ -373,9 +372,14 @@ var scalerRules = []string{
 	"pods delete", "pods list", "pods watch",
 	"pods/eviction create",
 	"policy/poddisruptionbudgets list", "policy/poddisruptionbudgets watch",
-	"replicationcontrollers list", "replicationcontrollers watch", "services list", "services watch",
 	"storage.k8s.io/csinodes list", "storage.k8s.io/csinodes watch", "storage.k8s.io/storageclasses list", "storage.k8s.io/storageclasses watch",
 	"storage.k8s.io/volumeattachments list", "storage.k8s.io/volumeattachments watch",
+}
+
+// What core/kube calls for default spread constraints.
+var spreadRules = []string{
+	"apps/replicasets list", "apps/replicasets watch", "apps/statefulsets list", "apps/statefulsets watch",
+	"replicationcontrollers list", "replicationcontrollers watch", "services list", "services watch",
 }
 
 // What core/kube/direct calls but for deleting pods past their budgets.
@@ -393,7 +397,9 @@ func TestRights(t *testing.T) {
 	objects := must(t, chartDir, with(map[string]any{
 		"interruption":   map[string]any{"enabled": true, "group": "team:functions"},
 		"karpenterLease": map[string]any{"name": "theirs", "namespace": "karpenter"},
+		"config":         map[string]any{"schedulerConfig": spreadDefaults},
 	}))
+	cluster := slices.Sorted(slices.Values(append(slices.Clone(scalerRules), spreadRules...)))
 	lease := func(name string) []string {
 		return []string{"coordination.k8s.io/leases create", "coordination.k8s.io/leases[" + name + "] get", "coordination.k8s.io/leases[" + name + "] update"}
 	}
@@ -402,7 +408,7 @@ func TestRights(t *testing.T) {
 		rules                 []string
 		subject               string
 	}{
-		{"ClusterRole", "weir-system:weir", "", scalerRules, "ServiceAccount weir-system/weir"},
+		{"ClusterRole", "weir-system:weir", "", cluster, "ServiceAccount weir-system/weir"},
 		{"ClusterRole", "weir-system:weir:interruption", "", functionRules, "Group /team:functions"},
 		{"Role", "weir", "weir-system", lease("weir-leader-election"), "ServiceAccount weir-system/weir"},
 		{"Role", "weir-karpenter-lease", "karpenter", lease("theirs"), "ServiceAccount weir-system/weir"},
