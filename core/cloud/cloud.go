@@ -76,6 +76,9 @@ type Answer struct {
 	Errors    []OfferError
 }
 
+// CodeTerminating is the code of NotReady errors about a class that is being deleted; v1 has no place for its pods then.
+const CodeTerminating = "NodeClassTerminating"
+
 // ErrorKind sorts errors by what to do about them.
 type ErrorKind string
 
@@ -88,7 +91,8 @@ const (
 	Template  ErrorKind = "template"  // the request is wrong: image, subnet, profile, user data
 	Token     ErrorKind = "token"     // same token, other request
 	NotFound  ErrorKind = "not-found"
-	Internal  ErrorKind = "internal" // anything else; try again
+	NotReady  ErrorKind = "not-ready" // nothing may be launched from the class now: its claims are given up
+	Internal  ErrorKind = "internal"  // anything else; try again
 )
 
 // Error is an error of a call as a whole.

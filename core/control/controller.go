@@ -1,11 +1,13 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/cluster"
 	"github.com/weir-project/weir/core/execute"
 	"github.com/weir-project/weir/core/ledger"
@@ -227,6 +229,10 @@ func (c *Controller) result(r execute.Result) {
 			c.fetched[d.Class.Name] = fetch{class: d.Class, at: c.now, list: r.Value.([]*model.Offering)}
 			c.offer(d.Class.Name)
 		}
+	case execute.OpenLaunch:
+		if cloud.KindOf(r.Err) == cloud.NotReady {
+			c.shutClass(d.Launch.NodeClass, r.Err)
+		}
 	case execute.Recover:
 		if r.Err == nil && c.x.Recovered() {
 			c.recall(r.Value.(execute.Recovered).Learned)
@@ -293,6 +299,29 @@ func (c *Controller) readOfferings() {
 		c.x.Do("offerings/"+class.Name, execute.FetchOfferings{Class: class}, c.now)
 		c.wake(c.now.Add(execute.FirstRetry))
 	}
+}
+
+// shutClass has nothing of a class planned with until it is read anew: the cloud knows better than what was planned with, and
+// the pods that had counted on it are planned again at once.
+func (c *Controller) shutClass(name string, why error) {
+	f, ok := c.fetched[name]
+	if !ok {
+		return
+	}
+	message := why.Error()
+	var told *cloud.Error
+	if errors.As(why, &told) {
+		message = told.Message
+	}
+	list := make([]*model.Offering, len(f.list))
+	for i, o := range f.list {
+		shut := *o
+		shut.Available, shut.Unavailable = false, message
+		list[i] = &shut
+	}
+	f.list, f.at = list, time.Time{}
+	c.fetched[name] = f
+	c.offer(name)
 }
 
 func (c *Controller) releaseGC() {

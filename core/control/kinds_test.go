@@ -96,3 +96,67 @@ func TestConditionsNameWhyALaunchFails(t *testing.T) {
 		t.Errorf("told %q", told)
 	}
 }
+
+// A class that is not ready keeps no claim: it goes at once, without an event as in v1, and the pods are planned for another
+// pool. The pool of the class is planned with again once the cloud says that it can be.
+func TestAClassThatIsNotReadyKeepsNoClaim(t *testing.T) {
+	t.Parallel()
+	for code, event := range map[string]bool{"NodeClassNotReady": false, cloud.CodeTerminating: true} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			first, second := pool("first", model.OnDemand), pool("second", model.OnDemand)
+			first.Weight, second.NodeClass.Name = 10, "other"
+			s := newScene(t, nil, first, second)
+			s.API.PutClass(&model.NodeClass{Name: "other", UID: "uid-other", Family: "AL2023"})
+			v := watch(t, s)
+			s.Run(time.Second)
+			s.EC2.FailNext(sim.OpRender, 1, cloud.NotReady, code, "it is not ready")
+			s.EC2.FailNext(sim.OpOfferings, 3, cloud.Internal, "InternalError", "not now") // nothing newer is known of what can be bought
+			s.Workloads = append(s.Workloads, web(1))
+			began := s.Now()
+			mustRun(t, s, 1, time.Minute)
+			c := s.claim(t)
+			if c.Pool != "second" || len(s.API.Claims) != 1 || c.Created.Sub(began) > 5*time.Second {
+				t.Errorf("%d claims; that of pool %s was made %s after the pod came", len(s.API.Claims), c.Pool, c.Created.Sub(began))
+			}
+			if got := s.hasEvent("InsufficientCapacityError", code); got != event {
+				t.Errorf("an event tells of it: %t, want %t: %v", got, event, s.API.Events)
+			}
+			if n := s.current.c.Executor().Counters.Disrupted["nodeclass_not_ready"]; n > 0 == event {
+				t.Errorf("%d claims counted as given up for a class that is not ready", n)
+			}
+			s.Workloads[0].Replicas = 2
+			s.Run(2 * time.Minute)
+			n := 0
+			for _, c := range s.API.Claims {
+				if c.Pool == "first" {
+					n++
+				}
+			}
+			if n == 0 {
+				t.Errorf("the first pool is never planned with again: %v", s.API.Claims)
+			}
+			v.check()
+		})
+	}
+}
+
+// Where it is not known whether a class is ready, a launch waits, and the claim says for what.
+func TestAClassOfWhichNothingIsKnownMakesClaimsWait(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil, pool("default", model.OnDemand))
+	v := watch(t, s)
+	s.EC2.FailNext(sim.OpRender, 3, cloud.Internal, "NodeClassReadinessUnknown", "it has not been looked at yet")
+	s.Workloads = append(s.Workloads, web(1))
+	if !s.Until(time.Minute, func() bool {
+		return len(s.API.Claims) == 1 && s.claim(t).Condition(model.CondLaunched).Reason == "NodeClassReadinessUnknown"
+	}) {
+		t.Errorf("the claim does not say it: %v", s.API.Claims)
+	}
+	name := s.claim(t).Name
+	mustRun(t, s, 1, time.Minute)
+	if s.API.Claims[name] == nil {
+		t.Error("the claim was given up")
+	}
+	v.check()
+}

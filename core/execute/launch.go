@@ -432,8 +432,10 @@ func (x *Executor) openedLaunch(d OpenLaunch, r Result) {
 		delete(x.retry, l.key())
 	case errors.Is(r.Err, ErrFenced):
 		x.Fenced = r.Err
+	case cloud.KindOf(r.Err) == cloud.NotReady:
+		x.classUnready(l, r.Err)
 	default:
-		x.tell(l, "LaunchFailed", r.Err.Error())
+		x.tell(l, codeOf(r.Err), r.Err.Error())
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/weir-project/weir/core/api/keys"
 	"github.com/weir-project/weir/core/catalogue"
 	"github.com/weir-project/weir/core/cloud"
@@ -124,8 +126,21 @@ func provider(t *testing.T, a *account) {
 	if why := unavailable(list, "m5.large"); len(why) != 4 || !strings.Contains(why[0], "has not been looked at since") {
 		t.Errorf("a class that was changed: %q", why)
 	}
-	if _, err := p.Render(t.Context(), launch); cloud.KindOf(err) != cloud.Template {
+	if _, err := p.Render(t.Context(), launch); cloud.KindOf(err) != cloud.NotReady || !strings.Contains(err.Error(), "NodeClassNotReady") {
 		t.Errorf("a launch from it: %v", err)
+	}
+	unknown, ended := c.DeepCopy(), c.DeepCopy()
+	for i := range unknown.Status.Conditions {
+		unknown.Status.Conditions[i].Status = "Unknown"
+	}
+	p.SetClass(unknown, nil)
+	if _, err := p.Render(t.Context(), launch); cloud.KindOf(err) != cloud.Internal || !strings.Contains(err.Error(), "NodeClassReadinessUnknown") {
+		t.Errorf("a launch from a class of which it is not known whether it is ready: %v", err)
+	}
+	ended.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	p.SetClass(ended, nil)
+	if _, err := p.Render(t.Context(), launch); cloud.KindOf(err) != cloud.NotReady || !strings.Contains(err.Error(), cloud.CodeTerminating) {
+		t.Errorf("a launch from a class that is being deleted: %v", err)
 	}
 	p.DropClass("default")
 	if _, err := p.Render(t.Context(), launch); cloud.KindOf(err) != cloud.Template {

@@ -122,31 +122,40 @@ func (p *Provider) class(name string) (*awsv1.EC2NodeClass, error) {
 	if c == nil {
 		return nil, &cloud.Error{Op: "Render", Kind: cloud.Template, Code: keys.ReasonNodeClassNotFound, Message: "EC2NodeClass " + name + " is not there"}
 	}
-	if why := Unready(c); why != "" {
-		return nil, &cloud.Error{Op: "Render", Kind: cloud.Template, Code: "NodeClassNotReady", Message: "EC2NodeClass " + name + ": " + why}
+	if kind, code, why := unready(c); why != "" {
+		return nil, &cloud.Error{Op: "Render", Kind: kind, Code: code, Message: "EC2NodeClass " + name + ": " + why}
 	}
 	return c, nil
 }
 
-// Unready says why nothing may be launched from a class now, or is empty.
-func Unready(c *awsv1.EC2NodeClass) string {
+// unready says why nothing may be launched from a class now, or is empty. As in v1 a class of which that is not known makes
+// launches wait, and one that is known not to be ready, or not known as it is now, has its claims given up.
+func unready(c *awsv1.EC2NodeClass) (kind cloud.ErrorKind, code, why string) {
 	if c.DeletionTimestamp != nil {
-		return "it is being deleted"
+		return cloud.NotReady, cloud.CodeTerminating, "it is being deleted"
 	}
 	for _, x := range c.Status.Conditions {
 		if x.Type != keys.ConditionReady {
 			continue
 		}
+		told := strings.TrimSuffix(fmt.Sprintf("%s: %s", x.Reason, x.Message), ": ")
 		switch {
 		case x.ObservedGeneration != c.Generation:
-			return "it was changed and has not been looked at since"
+			return cloud.NotReady, codeNotReady, "it was changed and has not been looked at since"
+		case x.Status == "False":
+			return cloud.NotReady, codeNotReady, "it is not ready: " + told
 		case x.Status != "True":
-			return strings.TrimSuffix(fmt.Sprintf("it is not ready: %s: %s", x.Reason, x.Message), ": ")
+			return cloud.Internal, codeReadinessUnknown, "it is not known whether it is ready: " + told
 		}
-		return ""
+		return "", "", ""
 	}
-	return "it has not been looked at yet"
+	return cloud.Internal, codeReadinessUnknown, "it has not been looked at yet"
 }
+
+const (
+	codeNotReady         = "NodeClassNotReady"
+	codeReadinessUnknown = "NodeClassReadinessUnknown"
+)
 
 // Render implements cloud.Provider.
 func (p *Provider) Render(ctx context.Context, l cloud.Launch) ([]byte, error) {
@@ -254,7 +263,7 @@ func (p *Provider) Offerings(ctx context.Context, class *model.NodeClass) ([]*mo
 	own := *class
 	own.Zones = zones(c)
 	out := table.Offerings(&own, own.Zones, p.left(&own))
-	unready := Unready(c)
+	_, _, unready := unready(c)
 	byName := map[string]*model.InstanceType{}
 	cannot := map[*model.InstanceType]string{}
 	for _, o := range out {
