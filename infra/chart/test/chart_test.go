@@ -51,14 +51,29 @@ func with(values map[string]any) map[string]any {
 	return chartutil.CoalesceTables(values, least())
 }
 
-// render gives the objects of a chart in the order of their files.
+// capabilities are those of a cluster of a version.
+func capabilities(version string) *chartutil.Capabilities {
+	c := *chartutil.DefaultCapabilities
+	v, err := chartutil.ParseKubeVersion(version)
+	if err != nil {
+		panic(err) // a literal of these files
+	}
+	c.KubeVersion = *v
+	return &c
+}
+
+// render gives the objects of a chart in the order of their files, on a cluster of today.
 func render(dir string, values map[string]any, installed ...*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	return renderOn(capabilities("v1.37.2"), dir, values, installed...)
+}
+
+func renderOn(on *chartutil.Capabilities, dir string, values map[string]any, installed ...*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	c, err := loader.Load(dir)
 	if err != nil {
 		return nil, err
 	}
 	options := chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true, Revision: 1}
-	full, err := chartutil.ToRenderValues(c, values, options, chartutil.DefaultCapabilities)
+	full, err := chartutil.ToRenderValues(c, values, options, on)
 	if err != nil {
 		return nil, err
 	}
@@ -160,22 +175,29 @@ func TestBadValuesAreNamed(t *testing.T) {
 		values map[string]any
 		want   string
 	}{
-		"aws, no region":    {map[string]any{"cloud": map[string]any{"kind": "aws", "address": ""}}, "config.region is missing"},
-		"aws, an address":   {map[string]any{"cloud": map[string]any{"kind": "aws"}, "config": map[string]any{"region": "eu-west-1"}}, "cloud.address is set and cloud.kind is aws"},
-		"no table":          {map[string]any{"ledger": "dynamodb", "config": map[string]any{"region": "eu-west-1"}}, "ledgerTable is missing"},
-		"no region":         {map[string]any{"ledger": "dynamodb", "ledgerTable": "weir"}, "config.region is missing"},
-		"bolt with a table": {map[string]any{"ledgerTable": "weir"}, "the table is for ledger=dynamodb"},
-		"other ledger":      {map[string]any{"ledger": "sqlite"}, "ledger"},
-		"no cluster":        {map[string]any{"clusterName": ""}, "clusterName is missing"},
-		"long cluster":      {map[string]any{"clusterName": none}, "clusterName"},
-		"no address":        {map[string]any{"cloud": map[string]any{"address": ""}}, "cloud.address is missing"},
-		"no image":          {map[string]any{"image": map[string]any{"repository": ""}}, "image.repository is missing"},
-		"no digest, no tag": {map[string]any{"image": map[string]any{"digest": ""}}, "image.digest is missing"},
-		"bad digest":        {map[string]any{"image": map[string]any{"digest": "sha256:x"}}, "digest"},
-		"unknown value":     {map[string]any{"replicaCount": 3}, "replicaCount"},
-		"unknown in image":  {map[string]any{"image": map[string]any{"name": "x"}}, "name"},
-		"config of a value": {map[string]any{"config": map[string]any{"ledger": map[string]any{"kind": "none"}}}, "ledger"},
-		"reserved group":    {map[string]any{"interruption": map[string]any{"enabled": true, "group": "system:masters"}}, "group"},
+		"aws, no region":       {map[string]any{"cloud": map[string]any{"kind": "aws", "address": ""}}, "config.region is missing"},
+		"aws, an address":      {map[string]any{"cloud": map[string]any{"kind": "aws"}, "config": map[string]any{"region": "eu-west-1"}}, "cloud.address is set and cloud.kind is aws"},
+		"no table":             {map[string]any{"ledger": "dynamodb", "config": map[string]any{"region": "eu-west-1"}}, "ledgerTable is missing"},
+		"no region":            {map[string]any{"ledger": "dynamodb", "ledgerTable": "weir"}, "config.region is missing"},
+		"bolt with a table":    {map[string]any{"ledgerTable": "weir"}, "the table is for ledger=dynamodb"},
+		"other ledger":         {map[string]any{"ledger": "sqlite"}, "ledger"},
+		"no cluster":           {map[string]any{"clusterName": ""}, "clusterName is missing"},
+		"long cluster":         {map[string]any{"clusterName": none}, "clusterName"},
+		"no address":           {map[string]any{"cloud": map[string]any{"address": ""}}, "cloud.address is missing"},
+		"no image":             {map[string]any{"image": map[string]any{"repository": ""}}, "image.repository is missing"},
+		"no digest, no tag":    {map[string]any{"image": map[string]any{"digest": ""}}, "image.digest is missing"},
+		"bad digest":           {map[string]any{"image": map[string]any{"digest": "sha256:x"}}, "digest"},
+		"unknown value":        {map[string]any{"replicaCount": 3}, "replicaCount"},
+		"unknown in image":     {map[string]any{"image": map[string]any{"name": "x"}}, "name"},
+		"config of a value":    {map[string]any{"config": map[string]any{"ledger": map[string]any{"kind": "none"}}}, "ledger"},
+		"strategy, no command": {strategyImage("init", nil), "command"},
+		"strategy, a command":  {strategyImage("volume", []any{"cp"}), "command"},
+		"strategy, no source":  {map[string]any{"strategyImages": map[string]any{"carbon": map[string]any{"image": "x"}}}, "source"},
+		"strategy, bad name":   {map[string]any{"strategyImages": map[string]any{"Carbon": map[string]any{"image": "x", "source": "volume"}}}, "Carbon"},
+		"strategy, no image":   {map[string]any{"config": map[string]any{"strategies": map[string]any{"wind": map[string]any{"path": "/strategies/wind/w"}}}}, "there is no strategyImages.wind"},
+		"interval":             {map[string]any{"serviceMonitor": map[string]any{"enabled": true, "interval": "often"}}, "interval"},
+		"unknown in policy":    {map[string]any{"networkPolicy": map[string]any{"enable": true}}, "enable"},
+		"reserved group":       {map[string]any{"interruption": map[string]any{"enabled": true, "group": "system:masters"}}, "group"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

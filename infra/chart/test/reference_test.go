@@ -32,7 +32,7 @@ func texts(t *testing.T, values map[string]any) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true, Revision: 1}, chartutil.DefaultCapabilities)
+	full, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true, Revision: 1}, capabilities("v1.37.2"))
 	if err != nil {
 		t.Fatal(err)
 	}
