@@ -53,6 +53,13 @@ func (a *allowances) use(p *model.Pool, n int) {
 	a.count[p.Name] = c
 }
 
+// launch counts one more node of the pool.
+func (a *allowances) launch(p *model.Pool) {
+	c := a.count[p.Name]
+	c.total++
+	a.count[p.Name] = c
+}
+
 // finish ends a wave: what it took, and what was on its way out before, is gone.
 func (a *allowances) finish(done map[*model.Pool]int) {
 	for p, n := range done {

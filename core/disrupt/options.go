@@ -49,7 +49,9 @@ const (
 	BlockedType          = "InstanceTypeNotFound" // no offering of its type any more
 	BlockedPrice         = "PriceUnknown"         // a saving could not be proven
 	BlockedUnsupported   = "UnsupportedPod"       // a pod whose constraints cannot be checked for a move
-	BlockedReplacement   = "ReplacementNeeded"    // its pods do not fit on the nodes that stay
+	BlockedReplacement   = "ReplacementNeeded"    // its pods do not fit on the nodes that stay, and nothing was found to replace it
+	BlockedCheapest      = "Cheapest"             // its pods would cost as much, or nearly, on new nodes
+	BlockedSpotToSpot    = "SpotToSpot"           // v1's rules for spot nodes in the place of spot nodes
 	BlockedBudget        = "Budget"               // the pool's budgets allow no more now
 	BlockedStrategy      = "Strategy"             // the strategy refuses
 	BlockedTime          = "TimeBudget"           // planning ended before the node was looked at

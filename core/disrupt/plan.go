@@ -53,13 +53,14 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	cands = withinBudget(w, opts, cands, stays)
 	near := newAround(w)
 	near.bounds = newStrategyBounds(w, prices, func(n *model.Node) bool { return opts.Running[n.ID()] || slices.Contains(expired, n) })
+	candidates := cands
 	cands = movable(cands, near, stays)
 	if len(cands)+len(expired) > 0 {
 		near.prefer(prices)
 	}
 
 	p := settled(w, opts, cands, expired, score, stays, near)
-	plan.Commands = append(p.forced, p.waves(newAllowances(w, opts))...)
+	plan.Commands = append(p.forced, p.waves(newAllowances(w, opts), newReplacer(p, candidates, prices, score))...)
 	for node, b := range p.stays {
 		b.Node = node.ID()
 		blocked = append(blocked, *b)
@@ -68,7 +69,7 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	plan.Blocked = blocked
 	ended(deadline, plan)
 	if opts.Bound && w.Budget.MayPlace() {
-		plan.LowerBoundUSDPerHour = bound(w)
+		plan.LowerBoundUSDPerHour = lowerBound(w)
 	}
 	return plan
 }
@@ -191,10 +192,10 @@ func sequence(cands []*Candidate, by ranking) string {
 	return string(b)
 }
 
-// bound is a price that the pods on our nodes cannot go below, were all of it bought
+// lowerBound is a price that the pods on our nodes cannot go below, were all of it bought
 // anew. What pods ask of each other is left out: it can only raise the price, and the
 // pods that run now must not stand in their own way.
-func bound(w *model.World) float64 {
+func lowerBound(w *model.World) float64 {
 	var pods []*model.Pod
 	for _, n := range w.Nodes {
 		if !n.Managed() {
@@ -417,13 +418,7 @@ func (p *planner) inOrder(want model.DisruptionReason) []*Candidate {
 		}
 	}
 	if want == model.Drifted {
-		sort.SliceStable(out, func(i, j int) bool {
-			a, b := out[i], out[j]
-			if (len(a.Pods) == 0) != (len(b.Pods) == 0) {
-				return len(a.Pods) == 0
-			}
-			return a.Node.Claim.Condition(model.CondDrifted).Since.Before(b.Node.Claim.Condition(model.CondDrifted).Since)
-		})
+		oldestDrift(out)
 	}
 	return out
 }
@@ -495,12 +490,12 @@ func (p *planner) needsNode(c *Candidate, t *tenant) *model.Blocked {
 		what = "waiting pod " + t.pod.ID() + ", which is expected here,"
 	}
 	if unkept != "" {
-		return no(BlockedReplacement, "%s would fit on another node that stays, but not keep its %s: a node would be bought for that under preferencePolicy Respect, and no replacement is planned here", what, unkept)
+		return no(BlockedReplacement, "%s would fit on another node that stays, but not keep its %s: a node would be bought for that under preferencePolicy Respect, so removing this one needs a replacement", what, unkept)
 	}
 	if legal == 0 {
-		return no(BlockedReplacement, "%s may run on no other node that stays (labels, taints, or pods came or went there too recently); removing this one needs a replacement, and none is planned here", what)
+		return no(BlockedReplacement, "%s may run on no other node that stays (labels, taints, or pods came or went there too recently); removing this one needs a replacement", what)
 	}
-	return no(BlockedReplacement, "%s asks for %s and fits on none of the %d other nodes that stay and where it may run (the freest has %s); removing this one needs a replacement, and none is planned here",
+	return no(BlockedReplacement, "%s asks for %s and fits on none of the %d other nodes that stay and where it may run (the freest has %s); removing this one needs a replacement",
 		what, t.pod.Requests, legal, room)
 }
 
@@ -564,7 +559,9 @@ func (p *planner) command(g *going) model.Command {
 
 // waves lays the commands out so that each wave is within the budgets that hold
 // once the earlier ones are done; what never gets its turn stays, with the reason.
-func (p *planner) waves(allow *allowances) []model.Command {
+// Nodes that need replacements use what the removals of the first wave leave of the
+// budgets, and have the waves after the last removal.
+func (p *planner) waves(allow *allowances, r *replacer) []model.Command {
 	var out []model.Command
 	left := slices.Clone(p.going)
 	sort.SliceStable(left, func(i, j int) bool {
@@ -574,42 +571,17 @@ func (p *planner) waves(allow *allowances) []model.Command {
 		}
 		return a.reason == model.Underutilized && a.cand.Ratio > b.cand.Ratio
 	})
-	for wave := 1; len(left) > 0; wave++ {
+	for wave := 1; len(left) > 0 || r.more(); wave++ {
 		if wave > 1 && !p.opts.Waves {
 			break
 		}
-		var over []*going
-		var empties *model.Command
 		done := map[*model.Pool]int{}
-		for _, g := range left {
-			if a := allow.left(g.cand.Pool, g.reason); a.Nodes <= 0 {
-				p.stays[g.cand.Node] = budgetBlock(g.reason, a)
-				over = append(over, g)
-				continue
-			}
-			allow.use(g.cand.Pool, 1)
-			done[g.cand.Pool]++
-			delete(p.stays, g.cand.Node)
-			c := p.command(g)
-			c.Wave = wave
-			if g.reason != model.Empty {
-				out = append(out, c)
-				continue
-			}
-			if empties == nil {
-				empties = &c
-				continue
-			}
-			empties.Remove = append(empties.Remove, c.Remove...)
-			empties.Moves = append(empties.Moves, c.Moves...)
-			empties.Before += c.Before
-			empties.PodsEvicted += c.PodsEvicted
-			empties.Score = min(empties.Score, c.Score)
-			empties.Why = "nothing that has to move runs on them"
+		commands, over := p.wave(left, wave, allow, done)
+		stuck := len(done) == 0
+		if wave == 1 || len(left) == 0 || stuck {
+			commands = append(commands, r.wave(wave, allow, done)...)
 		}
-		if empties != nil {
-			out = append(out, *empties)
-		}
+		out = append(out, commands...)
 		if len(done) == 0 && wave > 1 {
 			break
 		}
@@ -623,6 +595,42 @@ func (p *planner) waves(allow *allowances) []model.Command {
 		return order[out[i].Reason] < order[out[j].Reason]
 	})
 	return out
+}
+
+// wave is the removals of one wave, and those that its budgets do not allow. done counts
+// the nodes of each pool that go.
+func (p *planner) wave(left []*going, wave int, allow *allowances, done map[*model.Pool]int) (out []model.Command, over []*going) {
+	var empties *model.Command
+	for _, g := range left {
+		if a := allow.left(g.cand.Pool, g.reason); a.Nodes <= 0 {
+			p.stays[g.cand.Node] = budgetBlock(g.reason, a)
+			over = append(over, g)
+			continue
+		}
+		allow.use(g.cand.Pool, 1)
+		done[g.cand.Pool]++
+		delete(p.stays, g.cand.Node)
+		c := p.command(g)
+		c.Wave = wave
+		if g.reason != model.Empty {
+			out = append(out, c)
+			continue
+		}
+		if empties == nil {
+			empties = &c
+			continue
+		}
+		empties.Remove = append(empties.Remove, c.Remove...)
+		empties.Moves = append(empties.Moves, c.Moves...)
+		empties.Before += c.Before
+		empties.PodsEvicted += c.PodsEvicted
+		empties.Score = min(empties.Score, c.Score)
+		empties.Why = "nothing that has to move runs on them"
+	}
+	if empties != nil {
+		out = append(out, *empties)
+	}
+	return out, over
 }
 
 var order = map[model.DisruptionReason]int{model.Empty: 0, model.Drifted: 1, model.Underutilized: 2}

@@ -247,7 +247,7 @@ func (p *planner) rebought() verdicts {
 	}
 	for _, pod := range list {
 		if !slices.Contains(without, pod) {
-			refused[home[pod]] = no(BlockedReplacement, "pod %s would fit on nodes that stay, but not keep all that it prefers: a node would be bought for it under preferencePolicy Respect, and no replacement is planned here", pod.ID())
+			refused[home[pod]] = no(BlockedReplacement, "pod %s would fit on nodes that stay, but not keep all that it prefers: a node would be bought for it under preferencePolicy Respect", pod.ID())
 		}
 	}
 	return refused

@@ -63,7 +63,7 @@ func TestStrategyLimitsHoldForMoves(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := world(mixed(c.pods...)...)
+			w := world(append(mixed(c.pods...), soldOut)...)
 			var prices *model.Prices
 			if c.limit != nil {
 				prices = &model.Prices{ByPool: map[string]model.PoolPrices{"default": {Strategy: "s 1", Limits: []model.StrategyLimit{*c.limit}}}}

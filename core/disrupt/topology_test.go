@@ -47,9 +47,11 @@ func TestMovesKeepWhatPodsAsk(t *testing.T) {
 		"uneven already": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, app("w", spread(model.LabelZone, "w")))),
 			node("n2", "m5.xlarge", zone("a"), pod("p2", 2500, app("w", spread(model.LabelZone, "w")))), node("n3", "m5.large", zone("b"), pod("q", 1900))}, want: []string{}, why: "uneven already"},
 		"spread over nodes": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, app("w", spread(model.LabelHostname, "w")))),
-			node("n2", "m5.xlarge", pod("q", 1950))}, want: []string{}, why: "spreads over nodes"},
+			node("n2", "m5.xlarge", pod("q", 1950))}, want: []string{"n1"}},
 		"affinity": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, app("w", &model.Topology{Affinity: []model.PodTerm{{Key: model.LabelZone, Selector: pick("q")}}}))),
-			node("n2", "m5.xlarge", pod("q", 1950))}, want: []string{}, why: "required pod affinity"},
+			node("n2", "m5.xlarge", pod("q", 1950))}, want: []string{"n1"}},
+		"affinity, no room near them": {world: []func(*model.World){node("n1", "m5.large", zone("a"), pod("p1", 200, app("w", &model.Topology{Affinity: []model.PodTerm{{Key: model.LabelHostname, Selector: pick("q")}}})), pod("q", 100)),
+			node("n2", "m5.xlarge", zone("b"), pod("o", 3900))}, want: []string{}, why: "required pod affinity"},
 		"anti-affinity, one on the target": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, app("w", apart(model.LabelHostname, "w")))),
 			node("n2", "m5.xlarge", pod("p2", 1950, app("w", nil)))}, want: []string{}, why: "fits on none of"},
 		"anti-affinity of the target's pod": {world: []func(*model.World){node("n1", "m5.large", pod("p1", 200, app("w", nil))),
@@ -71,7 +73,7 @@ func TestMovesKeepWhatPodsAsk(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := world(tc.world...)
+			w := world(append(tc.world, only("n1"))...)
 			p := plan(w)
 			if diff := cmp.Diff(tc.want, removed(p)); diff != "" {
 				t.Errorf("removed (-want +got):\n%s\n%+v", diff, p.Blocked)
@@ -104,15 +106,24 @@ func runs(w *model.World, p *model.Plan) error {
 	after := *w
 	after.Nodes, after.Pods = nil, nil
 	gone, byName := map[string]bool{}, map[string]*model.Node{}
-	moved := map[string][]*model.Pod{}
+	q := &model.Plan{}
+	last := map[*model.Pod]string{} // a pod that came to a node moves on when that is replaced in a later wave
 	for _, c := range p.Commands {
 		for _, n := range c.Remove {
 			gone[n.ID()] = true
 		}
+		q.Launch = append(q.Launch, c.Launch...)
 		for _, m := range c.Moves {
-			moved[m.To] = append(moved[m.To], m.Pod)
-			after.Pods = append(after.Pods, m.Pod)
+			last[m.Pod] = m.To
 		}
+	}
+	moved := map[string][]*model.Pod{}
+	for pod, to := range last {
+		moved[to] = append(moved[to], pod)
+		after.Pods = append(after.Pods, pod)
+	}
+	for _, n := range q.Launch {
+		delete(moved, n.Name)
 	}
 	for _, n := range w.Nodes {
 		if !gone[n.ID()] {
@@ -120,7 +131,6 @@ func runs(w *model.World, p *model.Plan) error {
 			byName[n.ID()] = n
 		}
 	}
-	q := &model.Plan{}
 	for name, pods := range moved {
 		q.Placements = append(q.Placements, model.Placement{Node: byName[name], Pods: pods})
 	}

@@ -29,7 +29,7 @@ func TestPlacesForVolumesBoundMoves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := world(node("n1", "m5.large", holds(25), pod("p", 200, mounts(1))), node("n2", "m5.xlarge", holds(tc.limit), pod("q", 1950, mounts(2))))
+			w := world(node("n1", "m5.large", holds(25), pod("p", 200, mounts(1))), node("n2", "m5.xlarge", holds(tc.limit), pod("q", 1950, mounts(2))), only("n1"))
 			attach.World(w)
 			p := plan(w)
 			if d := cmp.Diff(tc.want, removed(p)); d != "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/core/disrupt"
+	"github.com/weir-project/weir/core/engine"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/require"
 	"github.com/weir-project/weir/core/model/resource"
@@ -90,6 +91,26 @@ func pdb(name string, allowed int32, app string, always bool) func(*model.World)
 	}
 }
 
+// soldOut leaves nothing to buy, so that nothing is replaced.
+func soldOut(w *model.World) {
+	for _, list := range w.Offerings {
+		for _, o := range list {
+			o.Available = false
+		}
+	}
+}
+
+// only has all nodes but one stay where they are, for others to move to.
+func only(name string) func(*model.World) {
+	return func(w *model.World) {
+		for _, n := range w.Nodes {
+			if n.Name != name {
+				n.Annotations[model.AnnotationDoNotDisrupt] = "true"
+			}
+		}
+	}
+}
+
 func plan(w *model.World) *model.Plan {
 	return disrupt.Plan(w, nil, nil, disrupt.Options{Waves: true})
 }
@@ -126,6 +147,13 @@ func verify(w *model.World, p *model.Plan) error {
 	}
 	gone, seen := map[string]bool{}, map[string]int{}
 	for _, c := range p.Commands {
+		for _, n := range c.Launch {
+			if byName[n.Name] != nil {
+				return fmt.Errorf("new node %s has the name of another", n.Name)
+			}
+			byName[n.Name] = &model.Node{Name: n.Name, Labels: n.Labels, Taints: n.Pool.Taints, Ready: true}
+			free[n.Name] = engine.Allocatable(n)
+		}
 		for _, n := range c.Remove {
 			gone[n.ID()] = true
 			seen[n.ID()]++
@@ -148,14 +176,14 @@ func verify(w *model.World, p *model.Plan) error {
 		}
 	}
 	for _, c := range p.Commands {
-		if c.Before <= c.After || c.Before <= c.Worst {
+		if c.Reason != model.Drifted && (c.Before <= c.After || c.Before <= c.Worst) {
 			return fmt.Errorf("command on %s costs %g before, %g after, %g at worst", c.Remove[0].ID(), c.Before, c.After, c.Worst)
 		}
 		moved := map[string]bool{}
 		for _, m := range c.Moves {
 			to := byName[m.To]
 			switch {
-			case to == nil || gone[m.To]:
+			case to == nil || gone[m.To] && !later(p, c, m.To):
 				return fmt.Errorf("pod %s moves to %s, which is gone", m.Pod.ID(), m.To)
 			case !disrupt.Legal(m.Pod, to) || !to.Ready || to.Cordoned || to.BeingRemoved():
 				return fmt.Errorf("pod %s may not run on %s", m.Pod.ID(), m.To)
@@ -176,12 +204,28 @@ func verify(w *model.World, p *model.Plan) error {
 	return verifyBudgets(w, p)
 }
 
+// later says whether a node is replaced in a later wave than a command: what the command
+// moves there moves on with it.
+func later(p *model.Plan, c model.Command, node string) bool {
+	for _, o := range p.Commands {
+		if len(o.Launch) > 0 || len(o.Moves) > 0 {
+			for _, n := range o.Remove {
+				if n.ID() == node {
+					return o.Wave > c.Wave
+				}
+			}
+		}
+	}
+	return false
+}
+
 func verifyBudgets(w *model.World, p *model.Plan) error {
 	last := 0
 	for _, c := range p.Commands {
 		last = max(last, c.Wave)
 	}
 	gone := map[string]bool{}
+	var added []*model.Node
 	for wave := 1; wave <= last; wave++ {
 		now := *w
 		now.Nodes = nil
@@ -190,6 +234,7 @@ func verifyBudgets(w *model.World, p *model.Plan) error {
 				now.Nodes = append(now.Nodes, n)
 			}
 		}
+		now.Nodes = append(now.Nodes, added...)
 		running := map[string]bool{}
 		for _, c := range p.Commands {
 			if c.Wave != wave {
@@ -205,6 +250,13 @@ func verifyBudgets(w *model.World, p *model.Plan) error {
 		}
 		for id := range running {
 			gone[id] = true
+		}
+		for _, c := range p.Commands {
+			for _, n := range c.Launch {
+				if c.Wave == wave {
+					added = append(added, &model.Node{Name: n.Name, Labels: n.Labels, Ready: true, Claim: &model.Claim{Name: n.Name, Pool: n.Pool.Name}})
+				}
+			}
 		}
 	}
 	return nil
