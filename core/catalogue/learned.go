@@ -18,7 +18,43 @@ type Learned struct {
 	// Short is how much less nodes had for pods than the rules say for that memory, by resource, under
 	// each class with its settings (see Settings): an image that keeps more for itself, for instance.
 	Short map[string]map[string]int64 `json:"short,omitempty"`
+	// Doubt is a node that reported something hard to believe, until another one agrees or disagrees.
+	Doubt *Doubt `json:"doubt,omitempty"`
 }
+
+// Doubt is what one node reported that was hard to believe.
+type Doubt struct {
+	Instance    string `json:"instance"`
+	Memory      int64  `json:"memory"`      // capacity, bytes
+	Allocatable int64  `json:"allocatable"` // memory for pods, bytes
+}
+
+// plausible is the share of the memory that was expected below which one node alone is not believed, and over whose inverse.
+// The estimates are some percent off, an image may keep a gigabyte more; but half of a machine's memory is missing where the
+// machine is broken or its kubelet was misled, and what is learned holds for weeks for every machine of the type and image.
+// Two nodes that agree are believed: then the image does it.
+const plausible = 0.5
+
+// doubtful says whether a node reports memory that is hard to believe by what is known so far.
+func (l Learned) doubtful(class *model.NodeClass, t *model.InstanceType, n Seen) bool {
+	far := func(have, want int64) bool {
+		return want > 0 && (float64(have) < plausible*float64(want) || plausible*float64(have) > float64(want))
+	}
+	want := t
+	if l.Memory > 0 {
+		want = WithMemory(class, t, l.Memory)
+	}
+	if far(n.Capacity.Base[res.Memory], want.Capacity.Base[res.Memory]) {
+		return true
+	}
+	known := l.Short[Settings(class)]
+	left := WithMemory(class, t, n.Capacity.Base[res.Memory]).Allocatable.Base[res.Memory] - known[res.BaseName(res.Memory)]
+	have := n.Allocatable.Base[res.Memory]
+	return have > 0 && far(have, left) && have < left && boughtUnder(class, t, n, known)
+}
+
+// Doubts says whether the node of an instance reported something that is not believed yet.
+func (l Learned) Doubts(instance string) bool { return l.Doubt != nil && l.Doubt.Instance == instance }
 
 // Settings names a class with the settings that what is left for pods depends on. What was
 // learned of allocatable under others says nothing.
@@ -65,6 +101,7 @@ func (l Learned) Correct(class *model.NodeClass, t *model.InstanceType) *model.I
 
 // Seen is a node that joined, beside what was thought of it when it was bought.
 type Seen struct {
+	Instance              string     // id of the machine: the same one twice is one witness
 	Capacity, Allocatable res.Vector // as the node reports them
 	Planned               res.Vector // allocatable of its claim, zero = not known
 	PlannedCapacity       res.Vector
@@ -76,13 +113,25 @@ type Seen struct {
 //
 // How much is left for pods is learned only from nodes that were bought under the
 // settings of the class as it is now: the claim's own figures show that.
+//
+// A node whose memory is hard to believe (see plausible) only raises a doubt. A second one like it, of another machine, is
+// believed, and of the two the one with more; a node in between that is as it should be takes the doubt away.
 func (l Learned) Learn(class *model.NodeClass, t *model.InstanceType, n Seen) (Learned, bool) {
 	memory := n.Capacity.Base[res.Memory]
 	if memory <= 0 {
 		return l, false
 	}
-	news := false
+	news := l.Doubt != nil
 	out := Learned{Memory: l.Memory, Short: maps.Clone(l.Short)}
+	if l.doubtful(class, t, n) {
+		d := Doubt{Instance: n.Instance, Memory: memory, Allocatable: n.Allocatable.Base[res.Memory]}
+		if l.Doubt == nil || l.Doubt.Instance == n.Instance {
+			out.Doubt = &d
+			return out, l.Doubt == nil || *l.Doubt != d
+		}
+		memory = max(memory, l.Doubt.Memory)
+		n.Allocatable.Base[res.Memory] = max(n.Allocatable.Base[res.Memory], l.Doubt.Allocatable)
+	}
 	if l.Memory == 0 || memory < l.Memory {
 		out.Memory, news = memory, true
 	}

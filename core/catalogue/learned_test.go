@@ -157,3 +157,58 @@ func TestTheSameMisfitNeverHappensTwice(t *testing.T) {
 		}
 	})
 }
+
+// One node with half of its memory missing is not believed; a second machine that agrees is, and a sound one between them
+// clears the doubt. The same machine twice is one witness.
+func TestOneOutlierIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	class := &model.NodeClass{Name: "default", Family: "AL2023"}
+	m5 := typeOf(t, class, "m5.large")
+	sound, kept := m5.Capacity.Base[resource.Memory], m5.Capacity.Sub(m5.Allocatable)
+	type report struct {
+		instance              string
+		memory, left          int64 // bytes; left -1 = as the rules have it
+		doubt                 bool  // afterwards
+		wantMemory, wantShort int64
+	}
+	for name, reports := range map[string][]report{
+		"one is not":                     {{"i-1", gibi, -1, true, 0, 0}},
+		"twice the same is not":          {{"i-1", gibi, -1, true, 0, 0}, {"i-1", gibi, -1, true, 0, 0}},
+		"two are, with the more of them": {{"i-1", gibi, -1, true, 0, 0}, {"i-2", 2 * gibi, -1, false, 2 * gibi, 0}},
+		"from then on a third is no outlier": {{"i-1", gibi, -1, true, 0, 0}, {"i-2", 2 * gibi, -1, false, 2 * gibi, 0},
+			{"i-3", gibi + gibi/2, -1, false, gibi + gibi/2, 0}},
+		"a sound one clears the doubt":       {{"i-1", gibi, -1, true, 0, 0}, {"i-2", sound, -1, false, sound, 0}, {"i-3", gibi, -1, true, sound, 0}},
+		"what was learned before stays":      {{"i-1", sound - 100*mebi, -1, false, sound - 100*mebi, 0}, {"i-2", gibi, -1, true, sound - 100*mebi, 0}},
+		"more than half is believed at once": {{"i-1", sound/2 + mebi, -1, false, sound/2 + mebi, 0}},
+		"twice as much is not":               {{"i-1", 2*sound + mebi, -1, true, 0, 0}},
+		"nor is one that leaves pods nothing": {{"i-1", sound, 100 * mebi, true, 0, 0},
+			{"i-2", sound, 200 * mebi, false, sound, m5.Allocatable.Base[resource.Memory] - 200*mebi}},
+		"one that leaves them a little less is": {{"i-1", sound, m5.Allocatable.Base[resource.Memory] - gibi, false, sound, gibi}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var l catalogue.Learned
+			for _, r := range reports {
+				planned := l.Correct(class, m5)
+				n := catalogue.Seen{Instance: r.instance, Capacity: m5.Capacity, Planned: planned.Allocatable, PlannedCapacity: planned.Capacity}
+				n.Capacity.Base[resource.Memory] = r.memory
+				n.Allocatable = n.Capacity.Sub(kept)
+				if n.Allocatable.Base[resource.Memory] = r.memory - kept.Base[resource.Memory]; r.left >= 0 {
+					n.Allocatable.Base[resource.Memory] = r.left
+				}
+				before := l
+				var news bool
+				l, news = l.Learn(class, m5, n)
+				short := l.Short[catalogue.Settings(class)]["memory"]
+				if l.Doubts(r.instance) != r.doubt || l.Memory != r.wantMemory || short != r.wantShort {
+					t.Errorf("after %s: doubt %+v, memory %d, short by %d; want %t, %d, %d", r.instance, l.Doubt, l.Memory, short, r.doubt, r.wantMemory, r.wantShort)
+				}
+				if news == cmp.Equal(before, l) {
+					t.Errorf("after %s: news %t, though it was %+v and is %+v", r.instance, news, before, l)
+				}
+			}
+		})
+	}
+}
+
+const gibi = int64(1) << 30

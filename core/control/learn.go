@@ -14,7 +14,8 @@ import (
 
 // What a machine leaves for pods is an estimate until one of its type and image has
 // joined. From then on what it reported is planned with: in this process at once, after
-// a restart from the ledger, and where the ledger has lost it from the nodes that run.
+// a restart from the ledger, and where the ledger has lost it from the nodes that run. One
+// node with less than half of the memory that it should have is told of and not believed.
 
 // renewEvery is how old a record may get before a node that only confirms it renews it.
 const renewEvery = 30 * 24 * time.Hour
@@ -82,7 +83,12 @@ func (c *Controller) correct(class *model.NodeClass, t *model.InstanceType) *mod
 	if !ok || t.Image == "" {
 		return t
 	}
-	return catalogue.Learned{Memory: r.Memory, Short: r.Short}.Correct(class, t)
+	return taught(r).Correct(class, t)
+}
+
+// taught is a record as the catalogue takes it.
+func taught(r ledger.Capacity) catalogue.Learned {
+	return catalogue.Learned{Memory: r.Memory, Short: r.Short, Doubt: (*catalogue.Doubt)(r.Doubt)}
 }
 
 // learn looks at the nodes that have joined since it did last.
@@ -138,17 +144,32 @@ func (c *Controller) learnFrom(n *model.Node, cl *model.Claim) (done, changed bo
 	}
 	key := t.Name + "/" + cl.ImageID
 	old := c.learned.known[key]
-	next, changed := catalogue.Learned{Memory: old.Memory, Short: old.Short}.Learn(f.class, t, catalogue.Seen{
-		Capacity: n.Capacity, Allocatable: n.Allocatable, Planned: cl.Allocatable, PlannedCapacity: cl.Capacity,
+	instance := model.InstanceID(n.ProviderID)
+	next, changed := taught(old).Learn(f.class, t, catalogue.Seen{
+		Instance: instance, Capacity: n.Capacity, Allocatable: n.Allocatable, Planned: cl.Allocatable, PlannedCapacity: cl.Capacity,
 	})
 	if !changed && c.now.Sub(old.At) < renewEvery {
 		return true, false
 	}
-	r := ledger.Capacity{Memory: next.Memory, Short: next.Short, Node: n.Name, At: c.now}
+	r := ledger.Capacity{Memory: next.Memory, Short: next.Short, Doubt: (*ledger.CapacityDoubt)(next.Doubt), Node: n.Name, At: c.now}
 	c.learned.known[key] = r
 	c.x.Remember(ledger.CapacityKey(c.cfg.Cluster, t.Name, cl.ImageID), r, ledger.Meta{Expires: c.now.Add(ledger.CapacityTTL)})
-	c.tellMisfit(n, cl, key)
+	if next.Doubts(instance) {
+		c.tellDoubt(n, cl, key)
+	} else {
+		c.tellMisfit(n, cl, key)
+	}
 	return true, changed
+}
+
+// tellDoubt tells of a node that is not believed.
+func (c *Controller) tellDoubt(n *model.Node, cl *model.Claim, key string) {
+	bytes := func(v resource.Vector) string {
+		return resource.Format(resource.BaseName(resource.Memory), v.Base[resource.Memory])
+	}
+	c.x.Event(model.Event{Object: claim.Ref(cl), Warning: true, Reason: "ImplausibleMemory",
+		Message: fmt.Sprintf("node %s reports %s of memory and %s for pods, %s and %s were expected of %s: planned with only once another machine of its kind reports the like",
+			n.Name, bytes(n.Capacity), bytes(n.Allocatable), bytes(cl.Capacity), bytes(cl.Allocatable), key)}, c.now)
 }
 
 // tellMisfit tells where a node has less for pods than it was bought for.

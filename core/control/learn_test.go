@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/weir-project/weir/core/execute/executetest"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/ledger/mem"
@@ -120,5 +122,55 @@ func TestMoreThanEstimatedIsUsed(t *testing.T) {
 	mustRun(t, s, 1, 5*time.Minute)
 	if got := s.boughtTypes(); got["m5.large"] != 2 {
 		t.Errorf("bought %v", got)
+	}
+}
+
+// One machine that reports next to no memory is told of and does not change what the type is planned with: not at once, not
+// after a restart, and not in the ledger. A second one does.
+func TestOneNodeWithoutMemoryIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]int{"one": 1, "two": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := mem.New()
+			s := newScene(t, store, pool("default", model.OnDemand))
+			joined := 0
+			s.Joins = func(n *model.Node) {
+				if joined++; joined <= broken && n.Labels[model.LabelInstanceType] == "m5.large" {
+					n.Capacity.Base[resource.Memory], n.Allocatable.Base[resource.Memory] = gib/2, gib/8
+				}
+			}
+			s.Workloads = append(s.Workloads, &executetest.Workload{Name: "web", Replicas: 1, Requests: resource.New(1500, 4*gib, 0, 0)})
+			mustRun(t, s, 1, 5*time.Minute)
+			want := map[string]int{"m5.large": 2}
+			if broken == 2 {
+				want = map[string]int{"m5.large": 2, "m5.xlarge": 1}
+			}
+			if diff := cmp.Diff(want, s.boughtTypes()); diff != "" {
+				t.Errorf("bought (-want +got):\n%s", diff)
+			}
+			if !s.hasEvent("ImplausibleMemory", "m5.large/") {
+				t.Errorf("no event tells of it: %v", s.API.Events)
+			}
+			if told := s.hasEvent("LessAllocatable", "m5.large/"); told != (broken == 2) {
+				t.Errorf("an event tells that the type is planned with less: %t", told)
+			}
+			s.Run(10 * time.Second)
+			records, err := ledger.Capacities(t.Context(), store, executetest.Name, s.Now())
+			if err != nil || len(records) == 0 {
+				t.Fatalf("records %v, %v", records, err)
+			}
+			for key, r := range records {
+				if believed := r.Memory == gib/2; strings.HasPrefix(key, "m5.large/") && believed != (broken == 2) {
+					t.Errorf("%s: remembered is %+v", key, r)
+				}
+			}
+			s.Restart()
+			s.Workloads[0].Replicas = 2
+			mustRun(t, s, 2, 5*time.Minute)
+			if got := s.boughtTypes(); broken == 1 && got["m5.large"] != 3 || broken == 2 && got["m5.large"] != 2 {
+				t.Errorf("after a restart: %v", s.boughtTypes())
+			}
+		})
 	}
 }

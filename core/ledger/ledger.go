@@ -183,8 +183,16 @@ type Decision struct {
 type Capacity struct {
 	Memory int64                       `json:"memory,omitempty"` // bytes of capacity, the least that one reported
 	Short  map[string]map[string]int64 `json:"short,omitempty"`  // by class and settings, resource: less than computed
+	Doubt  *CapacityDoubt              `json:"doubt,omitempty"`  // one node that is not believed yet
 	Node   string                      `json:"node"`             // that taught it last
 	At     time.Time                   `json:"at"`
+}
+
+// CapacityDoubt is what one node reported that was hard to believe.
+type CapacityDoubt struct {
+	Instance    string `json:"instance"`
+	Memory      int64  `json:"memory"`      // bytes of capacity
+	Allocatable int64  `json:"allocatable"` // bytes for pods
 }
 
 // Heartbeat is the controller's last sign of life. Partition "<cluster>/heartbeat", sort "scaler".
