@@ -48,7 +48,9 @@ func mustRun(t testing.TB, s *scene, n int, within time.Duration) {
 func TestShortageIsRememberedAndPlannedAround(t *testing.T) {
 	t.Parallel()
 	store := mem.New()
-	s := newScene(t, store, pool("default", model.OnDemand))
+	p := pool("default", model.OnDemand)
+	p.Policy = model.WhenEmpty // consolidation would ask for the cheaper type again once it may
+	s := newScene(t, store, p)
 	v := watch(t, s)
 	for _, o := range []string{"m5.large/*/on-demand", "m5.xlarge/*/on-demand", "m5.2xlarge/us-east-1a/on-demand"} {
 		if err := s.EC2.SetCapacity(o, 0); err != nil {
