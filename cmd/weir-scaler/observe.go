@@ -24,6 +24,7 @@ type observer struct {
 	m        *metric.Metrics
 	log      *zap.Logger
 	frozen   string
+	circles  int64            // pauses, as last exported
 	away     bool             // the ledger, as last told
 	counts   execute.Counters // as last exported
 	answered map[string]int64 // notices, as last exported
@@ -357,6 +358,16 @@ func (o *observer) gauges(c *control.Controller, now time.Time) {
 		}
 		o.frozen = c.Stats.Frozen
 	}
+	o.m.DisruptionHeld.Reset()
+	for pool, reasons := range c.Held() {
+		for reason := range reasons {
+			o.m.DisruptionHeld.WithLabelValues(pool, reason).Set(1)
+		}
+	}
+	if d := c.Stats.Circles - o.circles; d > 0 {
+		o.m.Circles.WithLabelValues().Add(float64(d))
+	}
+	o.circles = c.Stats.Circles
 	n := &c.Executor().Counters
 	if d := n.Collected - o.counts.Collected; d > 0 {
 		o.m.GarbageCollected.WithLabelValues("ended").Add(float64(d))

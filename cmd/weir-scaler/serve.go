@@ -152,7 +152,7 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 func settings(c *config.Config) control.Settings {
 	return control.Settings{
 		Planning: c.PlanningSettings(), BatchIdle: c.Batch.Idle.D(), BatchMax: c.Batch.Max.D(), NodeRepair: c.FeatureGates.NodeRepair,
-		OutOfService: c.Termination.OutOfServiceTaint,
+		OutOfService: c.Termination.OutOfServiceTaint, MaxMovesPerHour: c.Disruption.MaxMovesPerHour,
 		// An interval promises that no leak lives longer: what appears just after one look
 		// must be gone before it is over.
 		SweepEvery: c.GarbageCollection.Interval.D() / 2,

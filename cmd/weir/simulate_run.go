@@ -113,7 +113,7 @@ func (o *runOptions) run(ctx context.Context) error {
 			return slices.DeleteFunc(table.Offerings(class, zones, marketOptions(cfg)), func(x *model.Offering) bool { return x.ReservationID != "" })
 		},
 		Strategy: host,
-		Settings: control.Settings{Planning: cfg.PlanningSettings(), BatchIdle: cfg.Batch.Idle.D(), BatchMax: cfg.Batch.Max.D(), NodeRepair: cfg.FeatureGates.NodeRepair},
+		Settings: control.Settings{Planning: cfg.PlanningSettings(), BatchIdle: cfg.Batch.Idle.D(), BatchMax: cfg.Batch.Max.D(), NodeRepair: cfg.FeatureGates.NodeRepair, MaxMovesPerHour: cfg.Disruption.MaxMovesPerHour},
 		Cluster:  cfg.Cluster,
 		Load: func(paths []string) (*simulate.Input, error) {
 			full := make([]string, len(paths))

@@ -104,7 +104,7 @@ func (s *step) live() {
 	if !slices.Contains(c.Finalizers, model.FinalizerTermination) {
 		s.patch.AddFinalizers = []string{model.FinalizerTermination}
 	}
-	if c.ExpireAfter != model.Never {
+	if c.ExpireAfter != model.Never && (s.o.Pool == nil || !s.o.Pool.BudgetedExpiry()) {
 		// v1: forceful, no budget and no PodDisruptionBudget is asked.
 		if at := c.Created.Add(c.ExpireAfter); !s.now.Before(at) {
 			s.remove(ReasonExpired)

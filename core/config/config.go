@@ -45,6 +45,7 @@ type Config struct {
 	Alternatives      Alternatives      `json:"alternatives"`
 	Nodes             Nodes             `json:"nodes"`
 	GarbageCollection GarbageCollection `json:"garbageCollection"`
+	Disruption        Disruption        `json:"disruption"`
 	Termination       Termination       `json:"termination"`
 
 	LeaderElection LeaderElection `json:"leaderElection"`
@@ -160,6 +161,12 @@ type GarbageCollection struct {
 	BrakeWindow Duration `json:"brakeWindow"`
 }
 
+// Disruption is about what is given back or replaced although it works.
+type Disruption struct {
+	MinNodeAge      Duration `json:"minNodeAge"`
+	MaxMovesPerHour int      `json:"maxMovesPerHour"`
+}
+
 // Termination is about the end of machines.
 type Termination struct {
 	OutOfServiceTaint bool `json:"outOfServiceTaint"`
@@ -223,6 +230,7 @@ func Default() *Config {
 		GarbageCollection: GarbageCollection{
 			Interval: Duration(2 * time.Minute), BrakeNodes: 3, BrakeShare: 0.05, BrakeWindow: Duration(10 * time.Minute),
 		},
+		Disruption: Disruption{MaxMovesPerHour: 3},
 		LeaderElection: LeaderElection{
 			Enabled: true, Name: "weir-leader-election", KarpenterName: "karpenter-leader-election",
 			LeaseDuration: Duration(15 * time.Second), RenewDeadline: Duration(10 * time.Second), RetryPeriod: Duration(2 * time.Second),
@@ -279,6 +287,7 @@ func (c *Config) PlanningSettings() model.Settings {
 		StaticCapacity:       c.FeatureGates.StaticCapacity,
 		AlternativesMaxRatio: c.Alternatives.MaxPriceRatio,
 		PlanningBudget:       c.Planning.Budget.D(),
+		MinNodeAge:           c.Disruption.MinNodeAge.D(),
 	}
 }
 

@@ -49,8 +49,7 @@ func TestPrecedence(t *testing.T) {
 	if diff := cmp.Diff(want, got.Config); diff != "" {
 		t.Errorf("merged (-want +got):\n%s", diff)
 	}
-	warnings := []string{"environment variable FEATURE_GATES: unknown gates are ignored: Unheard",
-		"featureGates.staticCapacity: has no effect on the scaler of this version: NodePools with replicas get no nodes"}
+	warnings := []string{"environment variable FEATURE_GATES: unknown gates are ignored: Unheard"}
 	if diff := cmp.Diff(warnings, got.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
@@ -147,6 +146,9 @@ func TestRefused(t *testing.T) {
 			`weir.yaml:11: strategies: is a list, expected names with their values`}},
 		"no unit":         {text: ok + "batch: {idle: 10}\n", want: []string{`weir.yaml:4: batch.idle: is "10", expected a duration such as 10s or 5m`}},
 		"planning budget": {text: ok + "planning: {budget: 1ms}\n", want: []string{`weir.yaml:4: planning.budget: is 1ms, expected 100ms to 10m0s`}},
+		"disruption": {text: ok + "disruption: {minNodeAge: 1ms, maxMovesPerHour: -1}\n", want: []string{
+			`weir.yaml:4: disruption.maxMovesPerHour: is -1, expected 0 (no such rule) to 1000`,
+			`weir.yaml:4: disruption.minNodeAge: is 1ms, expected 1s to 720h0m0s`}},
 		"values": {text: ok + "batch: {idle: 20s}\nalternatives: {maxPriceRatio: 0.9}\npreferencePolicy: respect\nzones: [a]\naccount: '1'\nhealth: {port: 8080}\n", want: []string{
 			`weir.yaml:8: account: is "1", expected 12 digits`,
 			`weir.yaml:5: alternatives.maxPriceRatio: is 0.9, expected 1 to 100`,
@@ -261,7 +263,7 @@ func TestSettings(t *testing.T) {
 		"cluster-endpoint": "https://x.example", "account": "111122223333", "zones": "us-east-1a, us-east-1b", "replicas": "1",
 		"cloud": "sim", "cloud-address": "http://127.0.0.1:1", "ledger": "dynamodb", "instance-selection": "first-fit",
 		"consolidation": "savings", "preference-policy": "Ignore", "min-values-policy": "BestEffort", "log-level": "debug",
-		"feature-gates": "NodeRepair=true", "batch-idle-duration": "2s", "batch-max-duration": "11s", "planning-budget": "0s",
+		"feature-gates": "NodeRepair=true", "batch-idle-duration": "2s", "batch-max-duration": "11s", "planning-budget": "0s", "min-node-age": "30m",
 		"vm-memory-overhead-percent": "0.05", "alternatives-max-price-ratio": "2", "interruption-lambda": "false",
 	}
 	for _, s := range config.Settings() {

@@ -77,7 +77,6 @@ func (c *Config) withoutEffect() (out []string) {
 		why   string
 	}{
 		{"featureGates.spotToSpotConsolidation", c.FeatureGates.SpotToSpotConsolidation, "no node is replaced by a cheaper one"},
-		{"featureGates.staticCapacity", c.FeatureGates.StaticCapacity, "NodePools with replicas get no nodes"},
 		{"featureGates.nodeOverlay", c.FeatureGates.NodeOverlay, "NodeOverlays are not read"},
 		{"featureGates.capacityBuffer", c.FeatureGates.CapacityBuffer, "CapacityBuffers are not read"},
 		{"nodes.vmMemoryOverheadPercent", c.Cloud.Kind != CloudAWS && (c.Nodes.VMMemoryOverheadPercent != usual.Nodes.VMMemoryOverheadPercent), "the cloud says what machines offer"},
@@ -278,6 +277,12 @@ func (v *validator) planning() {
 	v.between("batch.max", c.Batch.Max, 10*time.Millisecond, time.Hour)
 	if c.Planning.Budget != 0 {
 		v.between("planning.budget", c.Planning.Budget, 100*time.Millisecond, 10*time.Minute)
+	}
+	if c.Disruption.MinNodeAge != 0 {
+		v.between("disruption.minNodeAge", c.Disruption.MinNodeAge, time.Second, 30*24*time.Hour)
+	}
+	if n := c.Disruption.MaxMovesPerHour; n < 0 || n > 1000 {
+		v.fail("disruption.maxMovesPerHour", "is %d, expected 0 (no such rule) to 1000", n)
 	}
 	if c.Batch.Idle > c.Batch.Max {
 		v.fail("batch.idle", "is %s, expected at most batch.max, which is %s", c.Batch.Idle, c.Batch.Max)

@@ -42,6 +42,7 @@ type Controller struct {
 	batch     batch
 	disrupt   disruption
 	freeze    freeze
+	holds     holds
 	notices   notices
 	source    Source                 // of events, polled by whoever drives this
 	fetched   map[string]fetch       // by class
@@ -64,6 +65,7 @@ type Stats struct {
 	Frozen           string
 	LastPlanDuration time.Duration
 	Notices          map[string]int64 // answered notices, by kind/action
+	Circles          int64            // pauses of pools whose pods went round
 	Rejected         map[string]int64 // commands that did not hold when they were validated, by reason
 }
 
@@ -119,6 +121,7 @@ func (c *Controller) reset() {
 	c.fetched, c.pools = map[string]fetch{}, map[string]poolWritten{}
 	c.poolsAt, c.beatAt, c.repairAt = time.Time{}, time.Time{}, time.Time{}
 	c.learned = newLearned(c.m.NodeNames())
+	c.holds = newHolds()
 	if c.Stats.Rejected == nil {
 		c.Stats.Rejected, c.Stats.Notices = map[string]int64{}, map[string]int64{}
 	}
@@ -235,7 +238,9 @@ func (c *Controller) result(r execute.Result) {
 		}
 	case execute.Recover:
 		if r.Err == nil && c.x.Recovered() {
-			c.recall(r.Value.(execute.Recovered).Learned)
+			found := r.Value.(execute.Recovered)
+			c.recall(found.Learned)
+			c.recallHolds(found.Moved, found.Pools)
 		}
 	case execute.ReadNotices:
 		if r.Err == nil {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-project/weir/core/disrupt"
@@ -46,12 +47,13 @@ func (c *Controller) consolidate() {
 		return
 	}
 	w := c.m.World(c.now)
-	if !managed(w) {
+	if !managed(w) && !slices.ContainsFunc(w.Pools, func(p *model.Pool) bool { return p.Static != nil && w.Settings.StaticCapacity }) {
 		d.last, d.candidate = c.now, nil
 		c.wake(c.now.Add(c.set.DisruptEvery))
 		return
 	}
-	plan := execute.Plan{For: model.PlanDisrupt, World: w, Disrupt: execute.DisruptOptions{Running: c.x.Running(), Frozen: frozen}}
+	paused, waves := c.held(w)
+	plan := execute.Plan{For: model.PlanDisrupt, World: w, Disrupt: execute.DisruptOptions{Running: c.x.Running(), Frozen: frozen, Paused: paused, Held: waves}}
 	if d.candidate != nil {
 		plan.Confirm = d.id
 	}
@@ -82,6 +84,7 @@ func (c *Controller) disruptPlanned(e execute.Plan, r execute.Result) {
 		plan.ID = fmt.Sprintf("disrupt-%s", e.World.Now.UTC().Format("20060102T150405.000"))
 	}
 	c.blocked(e.World, plan.Blocked)
+	c.acceptStatic(plan)
 	ready := startable(plan)
 	if len(ready) == 0 {
 		return
@@ -132,6 +135,15 @@ func (c *Controller) act(plan *model.Plan, cmd model.Command, candidate map[stri
 		}
 		return
 	}
+	w := c.m.World(c.now)
+	hops, round := c.circles(w, &cmd)
+	if round != "" {
+		c.Stats.Rejected["circle"]++
+		for _, n := range cmd.Remove {
+			c.nodeEvent(n, false, "DisruptionBlocked", fmt.Sprintf("%s: %s", cmd.Reason, round))
+		}
+		return
+	}
 	if err := c.x.Disrupt(cmd, c.now); err != nil {
 		c.Stats.Rejected["churn"]++
 		for _, n := range cmd.Remove {
@@ -139,6 +151,7 @@ func (c *Controller) act(plan *model.Plan, cmd model.Command, candidate map[stri
 		}
 		return
 	}
+	c.moved(w, &cmd, hops)
 	c.Stats.Commands++
 	what := fmt.Sprintf("remove %d nodes, launch %d", len(cmd.Remove), len(cmd.Launch))
 	for _, n := range cmd.Remove {
@@ -183,6 +196,9 @@ func (c *Controller) stale(cmd model.Command, candidate map[string]bool) (why, w
 		p := w.Pool(pool)
 		if p == nil {
 			return "churn", "NodePool " + pool + " is gone"
+		}
+		if p.Static != nil && cmd.Reason == model.Underutilized {
+			continue // surplus nodes of a fixed number: v1 asks no budget
 		}
 		total, lost := disrupt.Disrupting(w, pool, running)
 		if a := disrupt.Allowed(p, cmd.Reason, total, lost, c.now); a.Nodes < n {

@@ -54,6 +54,7 @@ type Settings struct {
 	OfferingsEvery  time.Duration // 1 min: what can be bought is read again
 	NoticesEvery    time.Duration // 10 s: the ledger's notices are read
 	DisruptionOff   bool          // no voluntary disruption at all
+	MaxMovesPerHour int           // the same pods may be moved so often within an hour; 0 = no such rule
 	OutOfService    bool          // nodes whose machine is gone are tainted so that their volumes are detached at once
 	NodeRepair      bool          // nodes that stay unhealthy are replaced by force
 }

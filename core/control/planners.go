@@ -36,7 +36,7 @@ func (p Planners) timed(w *model.World) *model.World {
 // Disrupt plans what may start now. A strategy that cannot be asked accepts nothing.
 func (p Planners) Disrupt(w *model.World, prices *model.Prices, score execute.Scorer, o execute.DisruptOptions) (*model.Plan, error) {
 	var failed error
-	opts := disrupt.Options{Running: o.Running, Frozen: o.Frozen, Nominated: map[string]time.Time{}}
+	opts := disrupt.Options{Running: o.Running, Frozen: o.Frozen, Paused: o.Paused, Held: o.Held, Nominated: map[string]time.Time{}}
 	for _, n := range w.Nodes {
 		if n.Nominated.After(w.Now) {
 			opts.Nominated[n.ID()] = n.Nominated

@@ -133,7 +133,7 @@ func (c *Controller) poolConditions(p *model.Pool, w *model.World, old map[strin
 		memory.Status, memory.Reason = "False", "LedgerUnavailable"
 		memory.Message = "the ledger cannot be reached: launches go one by one, and what is to be remembered waits in memory"
 	}
-	out := []model.Condition{valid, class, health, memory, ready}
+	out := []model.Condition{valid, class, health, memory, c.disruptionCondition(p), ready}
 	if c.source.Name != "" {
 		queue := model.Condition{Type: ConditionQueue, Status: "True", Reason: "InterruptionQueueAvailable"}
 		if c.source.Down != "" {

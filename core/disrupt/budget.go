@@ -105,6 +105,9 @@ func CheckBudgets(p *model.Pool) error {
 }
 
 func covers(b model.Budget, reason model.DisruptionReason) bool {
+	if reason == model.Expired {
+		reason = model.Drifted // budgets have no word of their own for it
+	}
 	for _, r := range b.Reasons {
 		if r == reason {
 			return true

@@ -18,6 +18,7 @@ type Candidate struct {
 	Pool    *model.Pool
 	Reasons []model.DisruptionReason // in the order in which they are tried
 	Pods    []*model.Pod             // that need another place
+	Expired bool                     // past its expireAfter, in a pool that replaces such nodes within its budgets: like Drifted
 	Cost    float64                  // of the move, see MoveCost
 	Ratio   float64                  // USD per hour saved for each unit of cost
 }
@@ -101,16 +102,18 @@ func (c *checker) check(n *model.Node) (*Candidate, *model.Blocked) {
 	if podBlock != nil {
 		first = podBlock
 	} else if isEmpty {
-		try(model.Empty, c.quiet(n, pool))
+		try(model.Empty, firstBlock(c.young(n), c.quiet(n, pool)))
 	}
-	if n.Claim.Is(model.CondDrifted) {
-		// with a grace period the deadline frees such pods anyway, so they do not hold drift back
-		if podBlock == nil || n.Claim.TerminationGP != nil {
-			try(model.Drifted, staticBlock(pool))
+	// with a grace period the deadline frees such pods anyway, so they do not hold these back
+	if podBlock == nil || n.Claim.TerminationGP != nil {
+		if cand.Expired = pool.BudgetedExpiry() && Expired(c.w, n.Claim); cand.Expired {
+			try(model.Drifted, firstBlock(staticBlock(pool), c.held(pool)))
+		} else if n.Claim.Is(model.CondDrifted) {
+			try(model.Drifted, firstBlock(staticBlock(pool), c.young(n), c.soak(n, pool), c.held(pool)))
 		}
 	}
 	if podBlock == nil && !isEmpty {
-		try(model.Underutilized, c.consolidationBlock(n, pool, cand.Cost))
+		try(model.Underutilized, firstBlock(c.young(n), c.consolidationBlock(n, pool, cand.Cost)))
 	}
 	if len(cand.Reasons) == 0 {
 		return nil, first
@@ -166,7 +169,33 @@ func (c *checker) nodeBlock(n *model.Node) *model.Blocked {
 	case c.opts.Frozen != "":
 		return no(BlockedFrozen, "%s", c.opts.Frozen)
 	}
+	return heldBack(c.opts.Paused[pool.Name], pool, BlockedPaused)
+}
+
+// firstBlock is the first of several verdicts that blocks.
+func firstBlock(list ...*model.Blocked) *model.Blocked {
+	for _, b := range list {
+		if b != nil {
+			return b
+		}
+	}
 	return nil
+}
+
+// young says what keeps a node that was bought a short while ago.
+func (c *checker) young(n *model.Node) *model.Blocked {
+	until := n.Claim.Created.Add(c.w.Settings.MinNodeAge)
+	if c.w.Settings.MinNodeAge <= 0 || !until.After(c.w.Now) {
+		return nil
+	}
+	b := no(BlockedYoung, "node is younger than %s (disruption.minNodeAge)", c.w.Settings.MinNodeAge)
+	b.Until = &until
+	return b
+}
+
+// held says what the next wave of the pool waits for.
+func (c *checker) held(pool *model.Pool) *model.Blocked {
+	return heldBack(c.opts.Held[pool.Name], pool, BlockedWave)
 }
 
 // podBlock is the first pod that keeps the node.

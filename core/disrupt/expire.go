@@ -2,14 +2,58 @@ package disrupt
 
 import (
 	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
 	"sort"
+	"time"
 
 	"github.com/weir-project/weir/core/model"
 )
 
-// Expired says whether a claim is past its expireAfter.
+// expiryJitter is the share of expireAfter by which nodes of a pool with budgeted expiry
+// are due early, each by its own part of it, so that what was bought together does not
+// come to its end together.
+const expiryJitter = 0.1
+
+// Expired says whether a claim is due because of its age: past its expireAfter, or up to
+// a tenth of that earlier where its pool's expiry is budgeted.
 func Expired(w *model.World, c *model.Claim) bool {
-	return c.ExpireAfter != model.Never && c.ExpireAfter > 0 && !c.Created.IsZero() && !w.Now.Before(c.Created.Add(c.ExpireAfter))
+	at, ever := ExpiresAt(w.Pool(c.Pool), c)
+	return ever && !w.Now.Before(at)
+}
+
+// ExpiresAt is when a claim is due because of its age, with false where it never is. pool
+// may be nil.
+func ExpiresAt(pool *model.Pool, c *model.Claim) (at time.Time, ever bool) {
+	if c.ExpireAfter <= 0 || c.Created.IsZero() {
+		return time.Time{}, false
+	}
+	after := c.ExpireAfter
+	if pool != nil && pool.BudgetedExpiry() {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(c.Name + "/" + c.UID)) // a hash takes everything
+		after -= time.Duration(expiryJitter * float64(after) * float64(h.Sum32()) / math.MaxUint32)
+	}
+	return c.Created.Add(after), true
+}
+
+// expiredBudgeted gives the commands for nodes that go because of their age alone, within
+// budgets, their own reason.
+func expiredBudgeted(w *model.World, p *model.Plan) {
+	due := func(n *model.Node) bool {
+		pool := w.Pool(n.Pool())
+		return pool != nil && pool.BudgetedExpiry() && Expired(w, n.Claim) && !n.Claim.Is(model.CondDrifted)
+	}
+	for i := range p.Commands {
+		c := &p.Commands[i]
+		if c.Reason != model.Drifted || slices.ContainsFunc(c.Remove, func(n *model.Node) bool { return !due(n) }) {
+			continue
+		}
+		c.Reason = model.Expired
+		c.Why = fmt.Sprintf("it is due by its expireAfter of %s, in a pool that replaces such nodes within its budgets (%s: %s)",
+			c.Remove[0].Claim.ExpireAfter, model.AnnotationExpire, model.ExpireBudgeted)
+	}
 }
 
 // expiredNodes are the nodes to end because of their age, oldest first.
@@ -19,7 +63,10 @@ func expiredNodes(w *model.World, opts Options) []*model.Node {
 	}
 	var out []*model.Node
 	for _, n := range w.Nodes {
-		if n.Managed() && n.Claim.Deleting == nil && !opts.Running[n.ID()] && Expired(w, n.Claim) {
+		if !n.Managed() || n.Claim.Deleting != nil || opts.Running[n.ID()] || !Expired(w, n.Claim) {
+			continue
+		}
+		if p := w.Pool(n.Claim.Pool); p == nil || !p.BudgetedExpiry() {
 			out = append(out, n)
 		}
 	}

@@ -22,6 +22,9 @@ type Options struct {
 	Bound bool
 	// Frozen says why nothing voluntary may start now, or is empty.
 	Frozen string
+	// Paused holds pools, by name, back from everything voluntary; Held from the next wave
+	// of nodes that no longer match them.
+	Paused, Held map[string]*model.Hold
 }
 
 // Score is a strategy's word on commands, one answer for each; a shorter answer

@@ -61,10 +61,12 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 
 	p := settled(w, opts, cands, expired, score, stays, near)
 	plan.Commands = append(p.forced, p.waves(newAllowances(w, opts), newReplacer(p, candidates, prices, score))...)
+	expiredBudgeted(w, plan)
 	for node, b := range p.stays {
 		b.Node = node.ID()
 		blocked = append(blocked, *b)
 	}
+	blocked = keepReplicas(w, prices, opts, plan, blocked)
 	sort.SliceStable(blocked, func(i, j int) bool { return blocked[i].Node < blocked[j].Node })
 	plan.Blocked = blocked
 	ended(deadline, plan)

@@ -153,6 +153,8 @@ type Recovered struct {
 	States    []ledger.ClaimState
 	Health    map[string]ledger.OfferingHealth // by offering key
 	Learned   map[string]ledger.Capacity       // by type/image
+	Moved     []ledger.Moved                   // of late
+	Pools     map[string]ledger.PoolState      // by name
 	LedgerErr error                            // why the ledger could not be read; the rest is there
 	Remembers time.Time                        // since when the ledger remembers; zero = always
 }

@@ -202,7 +202,13 @@ func recoverAll(ctx context.Context, p Ports, d Recover) (Recovered, error) {
 		if r.Health, err = ledger.Offerings(ctx, p.Ledger, d.Account, d.Region, p.Now()); err != nil {
 			return err
 		}
-		r.Learned, err = ledger.Capacities(ctx, p.Ledger, d.Cluster, p.Now())
+		if r.Learned, err = ledger.Capacities(ctx, p.Ledger, d.Cluster, p.Now()); err != nil {
+			return err
+		}
+		if r.Moved, err = ledger.List[ledger.Moved](ctx, p.Ledger, ledger.MovedKey(d.Cluster, p.Now(), "").Partition, "", p.Now()); err != nil {
+			return err
+		}
+		r.Pools, err = ledger.PoolStates(ctx, p.Ledger, d.Cluster, p.Now())
 		return err
 	}()
 	return r, nil

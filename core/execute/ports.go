@@ -76,6 +76,9 @@ type Scorer func([]*model.Command) ([]model.MoveScore, error)
 type DisruptOptions struct {
 	Running map[string]bool // nodes of commands under way, by Node.ID
 	Frozen  string          // why nothing voluntary may start, or empty
+	// Paused holds pools, by name, back from everything voluntary; Held from the next wave
+	// of nodes that no longer match them.
+	Paused, Held map[string]*model.Hold
 }
 
 // Strategy prices offerings and scores moves; it always answers, by a built-in if

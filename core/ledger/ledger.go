@@ -195,6 +195,53 @@ type CapacityDoubt struct {
 	Allocatable int64  `json:"allocatable"` // bytes for pods
 }
 
+// Moved is the pods of one node that a voluntary disruption takes away. Partition
+// "<cluster>/moved", sort = instant and claim. Fields are those of disrupt.Hop.
+type Moved struct {
+	Hops []Hop `json:"hops"`
+}
+
+// Hop is the part of one workload in it.
+type Hop struct {
+	Workload string `json:"workload"`
+	Name     string `json:"name"`
+	Pods     int    `json:"pods"`
+	Trail    []Stop `json:"trail"`
+}
+
+// Stop is a node that pods were moved off.
+type Stop struct {
+	At       time.Time `json:"at"`
+	Pool     string    `json:"pool"`
+	Node     string    `json:"node"`
+	Offering string    `json:"offering"`
+	Reason   string    `json:"reason"`
+}
+
+// PoolState is what holds the disruption of a pool back. Partition "<cluster>/pool", sort =
+// name of the pool.
+type PoolState struct {
+	PausedUntil time.Time `json:"pausedUntil,omitzero"` // its pods went round in circles
+	PausedWhy   string    `json:"pausedWhy,omitempty"`
+	Wave        *Wave     `json:"wave,omitempty"` // of nodes that did not match it, under way
+}
+
+// Wave is nodes that are replaced together. Fields are those of disrupt.Wave.
+type Wave struct {
+	Template string               `json:"template"`
+	Started  time.Time            `json:"started"`
+	Last     time.Time            `json:"last"`
+	Claims   []string             `json:"claims"`
+	Moved    map[string]MovedPods `json:"moved,omitempty"`
+}
+
+// MovedPods is what a wave took of one workload.
+type MovedPods struct {
+	Name  string `json:"name"`
+	Pods  int    `json:"pods"`
+	Ready int    `json:"ready"`
+}
+
 // Heartbeat is the controller's last sign of life. Partition "<cluster>/heartbeat", sort "scaler".
 type Heartbeat struct {
 	At      time.Time `json:"at"`

@@ -25,6 +25,8 @@ const (
 	DecisionTTL      = 30 * 24 * time.Hour // of the diary
 	OfferingTTL      = 24 * time.Hour      // after the last shortage or interruption
 	CapacityTTL      = 90 * 24 * time.Hour // after a node taught it last
+	MovedTTL         = 2 * time.Hour       // of moves of pods
+	PoolStateTTL     = 7 * 24 * time.Hour  // of what holds a pool back, after its last change
 	HeartbeatEvery   = 15 * time.Second    // how often the scaler gives a sign of life
 	HeartbeatStale   = 90 * time.Second    // after that it counts as dead
 	HeartbeatActive  = 24 * time.Hour      // the Lambda acts only where the scaler was active within that
@@ -75,6 +77,29 @@ func Capacities(ctx context.Context, s Store, cluster string, now time.Time) (ma
 			return nil, err
 		}
 		out[it.Sort] = c
+	}
+	return out, nil
+}
+
+// MovedKey names a Moved by its instant and the claim of the node.
+func MovedKey(cluster string, at time.Time, claim string) Key {
+	return Key{cluster + "/moved", at.UTC().Format("20060102T150405.000000000") + "/" + claim}
+}
+
+// PoolStateKey names the PoolState of a pool.
+func PoolStateKey(cluster, pool string) Key { return Key{cluster + "/pool", pool} }
+
+// PoolStates reads what holds pools back, by name.
+func PoolStates(ctx context.Context, s Store, cluster string, now time.Time) (map[string]PoolState, error) {
+	items, err := s.Query(ctx, PoolStateKey(cluster, "").Partition, "", now)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]PoolState, len(items))
+	for _, it := range items {
+		if out[it.Sort], err = Decode[PoolState](it); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

@@ -107,6 +107,8 @@ type Metrics struct {
 	QueueUp           *prometheus.GaugeVec
 	ConfigReloads     *prometheus.CounterVec
 	Frozen            *prometheus.GaugeVec
+	DisruptionHeld    *prometheus.GaugeVec
+	Circles           *prometheus.CounterVec
 }
 
 // New makes and registers all metrics.
@@ -196,6 +198,8 @@ func (m *Metrics) own(b *builder) {
 	m.NoticesIgnored = b.counter("weir_interruption_events_ignored_total", "Events that asked for nothing, by reason.", "reason")
 	m.QueueUp = b.gauge("weir_interruption_queue_up", "Whether this replica reads the interruption queue; 0 where it does not lead, or cannot.")
 	m.ConfigReloads = b.counter("weir_config_reloads_total", "Changes of the configuration file, by outcome (taken, refused).", "outcome")
+	m.DisruptionHeld = b.gauge("weir_disruption_held", "1 while something holds the voluntary disruption of a NodePool back, by reason (PodsGoRound, RolloutHalted, BudgetsInvalid, SoakInvalid).", "nodepool", "reason")
+	m.Circles = b.counter("weir_disruption_circles_total", "Pauses of NodePools whose pods were about to be moved in circles.")
 	m.Frozen = b.gauge("weir_disruption_frozen", "1 while voluntary disruption is frozen, by reason.", "reason")
 }
 

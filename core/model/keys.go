@@ -42,6 +42,8 @@ const (
 	AnnotationConsolidation        = "weir.dev/consolidation"      // on a NodePool: strategy that scores its moves
 	AnnotationRepair               = "weir.dev/repair"             // why a claim is about to be replaced as broken: its termination timestamp is ours
 	AnnotationRebalance            = "weir.dev/rebalance"          // on a NodePool: record, cordon or replace-then-drain
+	AnnotationSoak                 = "weir.dev/soak"               // on a NodePool: how long its nodes stay after they began to differ from it, such as 72h
+	AnnotationExpire               = "weir.dev/expire"             // on a NodePool: ExpireBudgeted
 )
 
 // Taints and finalizers.
@@ -50,6 +52,10 @@ const (
 	TaintUnregistered    = "karpenter.sh/unregistered" // NoExecute, no value: until registration
 	FinalizerTermination = "karpenter.sh/termination"  // on NodeClaim and Node
 )
+
+// ExpireBudgeted is the value of AnnotationExpire that has nodes past their expireAfter
+// replaced within budgets, as drifted ones are; otherwise they are ended by force.
+const ExpireBudgeted = "budgeted"
 
 // Values of LabelCapacityType.
 const (

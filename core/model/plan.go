@@ -66,6 +66,13 @@ type Blocked struct {
 	Until   *time.Time // when it may be looked at again, nil = not known
 }
 
+// Hold says why nothing more of some kind may start in a pool.
+type Hold struct {
+	Halted bool // something is wrong; else it just takes its time
+	Why    string
+	Until  *time.Time // nil = not known
+}
+
 // NoticeKind is the kind of an interruption notice.
 type NoticeKind string
 

@@ -79,6 +79,10 @@ type Pool struct {
 	Unusable         string // why nothing may be bought for it now, or empty
 }
 
+// BudgetedExpiry says whether nodes past their expireAfter wait for their turn in the
+// pool's budgets.
+func (p *Pool) BudgetedExpiry() bool { return p.Annotations[AnnotationExpire] == ExpireBudgeted }
+
 // NodeClassRef names the provider's configuration object.
 type NodeClassRef struct{ Group, Kind, Name string }
 
