@@ -123,6 +123,20 @@ $(MOTO_READY): $(REQUIREMENTS)
 	@$(MOTO) -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $(REQUIREMENTS)
 	@touch $@
 
+# Rules about CloudFormation templates, for the CDK app's tests.
+CFN_LINT              := $(CACHE)/cfn-lint/bin/cfn-lint
+CFN_LINT_READY        := $(CACHE)/cfn-lint/installed
+CFN_LINT_REQUIREMENTS := infra/cdk/requirements.txt
+
+.PHONY: cfn-lint
+cfn-lint: $(CFN_LINT_READY) ## Installs cfn-lint, which looks at the CDK app's templates in tests, into .cache.
+
+$(CFN_LINT_READY): $(CFN_LINT_REQUIREMENTS)
+	@echo "installing cfn-lint (a quarter of a minute) ..."
+	@rm -rf $(CACHE)/cfn-lint && $(PYTHON) -m venv $(CACHE)/cfn-lint
+	@$(CACHE)/cfn-lint/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $(CFN_LINT_REQUIREMENTS)
+	@touch $@
+
 .PHONY: lambda
 lambda: ## The interruption function as a bootstrap for both architectures.
 	@for arch in amd64 arm64; do mkdir -p $(CACHE)/lambda/$$arch; \
@@ -148,8 +162,8 @@ test-unit:
 	go test -race -timeout $(TEST_LIMIT) $$(go list ./... | grep -v /integration/)
 
 .PHONY: test-nested
-test-nested: $(DEVCLUSTER)
-	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && go test -timeout $(TEST_LIMIT) ./...) || exit 1; done
+test-nested: $(DEVCLUSTER) $(CFN_LINT_READY)
+	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && WEIR_CFN_LINT=$(CFN_LINT) go test -timeout $(TEST_LIMIT) ./...) || exit 1; done
 
 .PHONY: test-integration
 test-integration: $(DEVCLUSTER) $(RIE) $(MOTO_READY) binaries lambda
@@ -180,7 +194,8 @@ SYNTH ?= -c clusterName=example -c endpoint=https://example.eks.amazonaws.com \
 	-c certificateAuthority=$(shell printf -- '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n' | base64 | tr -d '\n')
 
 .PHONY: synth
-synth: lambda ## Synthesises the CDK app into .cache/cdk.out (SYNTH='-c ...' for a real cluster).
+synth: image ## Synthesises the CDK app, functions and image included, into .cache/cdk.out (SYNTH='-c ...' for a real cluster).
+	@$(MAKE) --no-print-directory lambda
 	@cd infra/cdk && go run . $(SYNTH) -o $(CACHE)/cdk.out
 
 .PHONY: image

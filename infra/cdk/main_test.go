@@ -41,17 +41,17 @@ func TestSynthesis(t *testing.T) {
 	t.Setenv("CDK_CONTEXT_JSON", `{"aws:cdk:enable-path-metadata": true, "clusterName": "handed", "endpoint": "https://api.example"}`)
 	assembly := filepath.Join(t.TempDir(), "out")
 	var out, errs bytes.Buffer
-	code := run([]string{"-c", "clusterName=given", "-c", "certificateAuthority=" + ca, "-c", "lambdaDir=" + dir, "-o", assembly}, &out, &errs)
+	code := run([]string{"-c", "clusterName=given", "-c", "certificateAuthority=" + ca, "-c", "lambdaDir=" + dir, "-c", "deployDir=" + dir, "-c", "image=registry.example/weir:v1", "-o", assembly}, &out, &errs)
 	if code != 0 {
 		t.Fatalf("ended with %d: %s", code, errs.String())
 	}
 	template := filepath.Join(assembly, "Weir-given.template.json")
-	for _, want := range []string{template, "1  AWS::DynamoDB::Table", "6  AWS::Events::Rule"} {
+	for _, want := range []string{template, "1  AWS::DynamoDB::Table", "6  AWS::Events::Rule", "1  Custom::WeirRelease"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("stdout does not have %q:\n%s", want, out.String())
 		}
 	}
-	if !strings.Contains(errs.String(), "The Helm charts are not installed") {
+	if !strings.Contains(errs.String(), "No cluster is made") {
 		t.Errorf("stderr does not say what is missing:\n%s", errs.String())
 	}
 	if _, err := os.Stat(template); err != nil {

@@ -18,18 +18,38 @@ type Config struct {
 	ClusterName          string
 	Endpoint             string // URL of the API server
 	CertificateAuthority string // of the API server, PEM in base64, as EKS gives it
-	LambdaDir            string // folder with the function's bootstrap for linux on arm64
+	LambdaDir            string // folder with the functions' bootstrap for linux on arm64
+	DeployDir            string // folder with the installer: bootstrap, charts, image
 
 	Namespace      string // where the scaler runs
 	ServiceAccount string // of the scaler
-	NodeRole       string // name of an existing role for nodes; empty = one is made
+	NodeRole       string // name of an existing role for nodes, with its path; empty = one is made
 	Queue          string // name of an existing Karpenter queue that the scaler reads; empty = none
-	Image          string // reference of the scaler's image, for the outputs only
+	Image          string // reference of an existing image of the scaler; empty = the installer pushes its own
+	Chart          string // whether the charts are installed
 	StackName      string
-	Ledger         string // of the functions
+	Ledger         string // of scaler and functions
+	Table          string // name of an existing table; empty = one is made
+
+	Subnets, SecurityGroups   []string // of the functions; none = outside a VPC
+	VPC, ClusterSecurityGroup string   // for a security group of the functions' own
+
+	DiscoverySubnets, DiscoverySecurityGroups []string // to be tagged
+
+	PermissionsBoundary string   // ARN or name of a policy, for every role
+	AlarmTopic          string   // ARN of an SNS topic; empty = alarms tell nobody
+	Issuer              string   // of the cluster's OIDC tokens, without https://; empty = EKS Pod Identity
+	ImageParameters     []string // SSM parameters of one's own that name images
+	KarpenterNamespace  string   // where Karpenter's lease is
 }
 
-// What the functions may remember in.
+// Whether the charts are installed.
+const (
+	ChartInstall = "install"
+	ChartNone    = "none"
+)
+
+// What scaler and functions may remember in.
 const (
 	LedgerDynamoDB = "dynamodb"
 	LedgerNone     = "none"
@@ -42,7 +62,7 @@ type Key struct {
 	Default  string
 	Help     string
 	check    func(string) error
-	field    func(*Config) *string
+	set      func(*Config, string)
 }
 
 // Flag is how the value is given on a command line.
@@ -51,27 +71,68 @@ func (k Key) Flag() string { return "-c " + k.Name + "=…" }
 // Keys lists the context that is understood, in the order of the README.
 func Keys() []Key {
 	return []Key{
-		{Name: "clusterName", Required: true, Help: "name of the EKS cluster", check: matches(clusterName, "letters, digits, - and _, at most 100"), field: func(c *Config) *string { return &c.ClusterName }},
-		{Name: "endpoint", Required: true, Help: "URL of the cluster's API server, `aws eks describe-cluster --query cluster.endpoint`", check: checkEndpoint, field: func(c *Config) *string { return &c.Endpoint }},
-		{Name: "certificateAuthority", Required: true, Help: "its certificate authority in base64, `--query cluster.certificateAuthority.data`", check: checkAuthority, field: func(c *Config) *string { return &c.CertificateAuthority }},
-		{Name: "lambdaDir", Default: "../../.cache/lambda/arm64", Help: "folder with the function's `bootstrap` for linux on arm64", check: checkBootstrap, field: func(c *Config) *string { return &c.LambdaDir }},
-		{Name: "namespace", Default: "weir-system", Help: "namespace of the scaler", check: matches(kubeName, "the name of a namespace"), field: func(c *Config) *string { return &c.Namespace }},
-		{Name: "serviceAccount", Default: "weir", Help: "service account of the scaler", check: matches(kubeName, "the name of a service account"), field: func(c *Config) *string { return &c.ServiceAccount }},
-		{Name: "nodeRole", Help: "name of an existing role for nodes; left out, one is made with its access entry", check: matches(roleName, "the name of a role, not its ARN"), field: func(c *Config) *string { return &c.NodeRole }},
-		{Name: "queue", Help: "name of an existing Karpenter interruption queue that the scaler may read", check: matches(queueName, "the name of a queue, not its URL or ARN"), field: func(c *Config) *string { return &c.Queue }},
-		{Name: "image", Help: "reference of an existing image of the scaler; it is repeated in the outputs", check: matches(imageName, "a reference such as REGISTRY/weir@sha256:…"), field: func(c *Config) *string { return &c.Image }},
-		{Name: "stackName", Help: "name of the stack; left out, Weir- and the name of the cluster", check: matches(stackName, "letters, digits and -, at most 128, a letter first"), field: func(c *Config) *string { return &c.StackName }},
-		{Name: "ledger", Default: LedgerDynamoDB, Help: "what the functions remember in: dynamodb, which the scaler must use as well, or none", check: checkLedger, field: func(c *Config) *string { return &c.Ledger }},
+		one("clusterName", "name of the EKS cluster", matches(clusterName, "letters, digits, - and _, at most 100"), func(c *Config) *string { return &c.ClusterName }).required(),
+		one("endpoint", "URL of the cluster's API server, `aws eks describe-cluster --query cluster.endpoint`", checkEndpoint, func(c *Config) *string { return &c.Endpoint }).required(),
+		one("certificateAuthority", "its certificate authority in base64, `--query cluster.certificateAuthority.data`", checkAuthority, func(c *Config) *string { return &c.CertificateAuthority }).required(),
+		one("lambdaDir", "folder with the functions' `bootstrap` for linux on arm64", checkBootstrap, func(c *Config) *string { return &c.LambdaDir }).or("../../.cache/lambda/arm64"),
+		one("deployDir", "folder with the installer: `bootstrap`, charts and, unless `image` is set, the image", checkFolder, func(c *Config) *string { return &c.DeployDir }).or("../../.cache/lambda-deploy/arm64"),
+		one("chart", "install, or none: the charts are left to somebody else, who finds what they must know in the outputs", oneOf(ChartInstall, ChartNone), func(c *Config) *string { return &c.Chart }).or(ChartInstall),
+		one("image", "reference of an existing image of the scaler; left out, that of `make image` is pushed into a repository of the stack", matches(imageName, "a reference such as REGISTRY/weir@sha256:…"), func(c *Config) *string { return &c.Image }),
+		one("namespace", "namespace of the scaler", matches(kubeName, "the name of a namespace"), func(c *Config) *string { return &c.Namespace }).or("weir-system"),
+		one("serviceAccount", "service account of the scaler", matches(kubeName, "the name of a service account"), func(c *Config) *string { return &c.ServiceAccount }).or("weir"),
+		one("oidcIssuer", "issuer of the cluster, for IRSA instead of EKS Pod Identity; its provider must exist in IAM", matches(issuer, "an issuer without https://, such as oidc.eks.REGION.amazonaws.com/id/…"), func(c *Config) *string { return &c.Issuer }),
+		one("ledger", "what scaler and functions remember in: dynamodb, or none (the scaler has a file of its own then)", oneOf(LedgerDynamoDB, LedgerNone), func(c *Config) *string { return &c.Ledger }).or(LedgerDynamoDB),
+		one("table", "name of an existing table of this account and region, which another cluster's stack has made", matches(tableName, "the name of a table, not its ARN"), func(c *Config) *string { return &c.Table }),
+		one("nodeRole", "name of an existing role for nodes, behind its path if it has one; left out, one is made with its access entry", matches(roleName, "the name of a role, not its ARN"), func(c *Config) *string { return &c.NodeRole }),
+		one("queue", "name of an existing Karpenter interruption queue, which the scaler then reads", matches(queueName, "the name of a queue, not its URL or ARN"), func(c *Config) *string { return &c.Queue }),
+		one("karpenterNamespace", "namespace of Karpenter's lease", matches(kubeName, "the name of a namespace"), func(c *Config) *string { return &c.KarpenterNamespace }).or("kube-system"),
+		many("imageParameters", "SSM parameters of your own that name images, with commas between; a path may end with *", matches(parameterName, "names of parameters, not ARNs"), func(c *Config) *[]string { return &c.ImageParameters }),
+		many("subnets", "ids of subnets for the functions, with commas between, for a private endpoint", matches(subnetID, "ids of subnets"), func(c *Config) *[]string { return &c.Subnets }),
+		many("securityGroups", "ids of security groups for the functions; left out, one is made in vpcId", matches(groupID, "ids of security groups"), func(c *Config) *[]string { return &c.SecurityGroups }),
+		one("vpcId", "id of the VPC of subnets, for a security group of the functions' own", matches(vpcID, "the id of a VPC"), func(c *Config) *string { return &c.VPC }),
+		one("clusterSecurityGroup", "id of the cluster's security group, which lets that group in; left out, you do", matches(groupID, "the id of a security group"), func(c *Config) *string { return &c.ClusterSecurityGroup }),
+		many("discoverySubnets", "ids of subnets to tag `karpenter.sh/discovery` for node classes", matches(subnetID, "ids of subnets"), func(c *Config) *[]string { return &c.DiscoverySubnets }),
+		many("discoverySecurityGroups", "ids of security groups to tag so", matches(groupID, "ids of security groups"), func(c *Config) *[]string { return &c.DiscoverySecurityGroups }),
+		one("permissionsBoundary", "policy, by ARN or name, that bounds every role of the stack", matches(policyName, "the ARN or name of a policy"), func(c *Config) *string { return &c.PermissionsBoundary }),
+		one("alarmTopic", "ARN of an SNS topic that alarms tell", matches(topicARN, "the ARN of an SNS topic"), func(c *Config) *string { return &c.AlarmTopic }),
+		one("stackName", "name of the stack; left out, Weir- and the name of the cluster", matches(stackName, "letters, digits and -, at most 128, a letter first"), func(c *Config) *string { return &c.StackName }),
 	}
 }
 
+// one is a key with one value, many one with a list.
+func one(name, help string, check func(string) error, field func(*Config) *string) Key {
+	return Key{Name: name, Help: help, check: check, set: func(c *Config, v string) { *field(c) = v }}
+}
+
+func many(name, help string, check func(string) error, field func(*Config) *[]string) Key {
+	each := func(s string) error {
+		var errs []error
+		for _, v := range list(s) {
+			errs = append(errs, check(v))
+		}
+		return errors.Join(errs...)
+	}
+	return Key{Name: name, Help: help, check: each, set: func(c *Config, v string) { *field(c) = list(v) }}
+}
+
+func (k Key) required() Key       { k.Required = true; return k }
+func (k Key) or(value string) Key { k.Default = value; return k }
+
 var (
-	clusterName = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
-	kubeName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	roleName    = regexp.MustCompile(`^[\w+=,.@-]{1,64}$`)
-	queueName   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
-	imageName   = regexp.MustCompile(`^[a-z0-9][a-z0-9._/:-]*(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$`)
-	stackName   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
+	clusterName   = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
+	kubeName      = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	roleName      = regexp.MustCompile(`^([\w+=,.@-]+/)*[\w+=,.@-]{1,64}$`)
+	queueName     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+	imageName     = regexp.MustCompile(`^[a-z0-9][a-z0-9._/:-]*(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$`)
+	issuer        = regexp.MustCompile(`^[a-z0-9.-]+(/[A-Za-z0-9_-]+)*$`)
+	tableName     = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
+	parameterName = regexp.MustCompile(`^/?[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*(/?\*)?$`)
+	subnetID      = regexp.MustCompile(`^subnet-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
+	groupID       = regexp.MustCompile(`^sg-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
+	vpcID         = regexp.MustCompile(`^vpc-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
+	policyName    = regexp.MustCompile(`^(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]{1,512}$`)
+	topicARN      = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
+	stackName     = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 )
 
 // ReadConfig reads the context through lookup, which answers "" for what is not set.
@@ -95,12 +156,38 @@ func ReadConfig(lookup func(key string) string) (Config, error) {
 			errs = append(errs, fmt.Errorf("context %s: %w; set %s", k.Name, err, k.Flag()))
 			continue
 		}
-		*k.field(&c) = value
+		k.set(&c, value)
+	}
+	if len(errs) == 0 {
+		errs = append(errs, c.consistent()...)
 	}
 	if c.StackName == "" && c.ClusterName != "" {
 		c.StackName = "Weir-" + strings.ReplaceAll(c.ClusterName, "_", "-") // stacks know no _
 	}
 	return c, errors.Join(errs...)
+}
+
+// consistent tells which values do not go together.
+func (c Config) consistent() []error {
+	var errs []error
+	unless := func(ok bool, text string) {
+		if !ok {
+			errs = append(errs, errors.New("context "+text))
+		}
+	}
+	unless(c.Table == "" || c.Ledger == LedgerDynamoDB, "table is set and ledger is none: leave out one of them")
+	unless(len(c.Subnets) == 0 || len(c.SecurityGroups) > 0 || c.VPC != "", "subnets need security groups: set -c securityGroups=…, or -c vpcId=… and one is made there")
+	unless(len(c.Subnets) > 0 || len(c.SecurityGroups) == 0 && c.VPC == "", "securityGroups and vpcId are for functions in a VPC: set -c subnets=… too")
+	unless(len(c.SecurityGroups) == 0 || c.VPC == "" && c.ClusterSecurityGroup == "", "vpcId and clusterSecurityGroup are for a group that is made: leave out securityGroups or them")
+	unless(c.ClusterSecurityGroup == "" || c.VPC != "", "clusterSecurityGroup lets a group in that is made: set -c vpcId=… too")
+	if c.Chart == ChartInstall {
+		if err := checkBootstrap(c.DeployDir); err != nil {
+			errs = append(errs, fmt.Errorf("context deployDir: %w; set -c deployDir=…, or -c chart=none to install the charts yourself", err))
+		} else if _, err := os.Stat(filepath.Join(c.DeployDir, "image", "index.json")); c.Image == "" && err != nil {
+			errs = append(errs, fmt.Errorf("context image: there is no image in %s: build it first (make image lambda), or set -c image=…", c.DeployDir))
+		}
+	}
+	return errs
 }
 
 // CheckNames refuses names of context that nothing reads.
@@ -151,7 +238,7 @@ func checkBootstrap(dir string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("there is no %s: build the function first (make lambda)", path)
+		return fmt.Errorf("there is no %s: build it first (make lambda)", path)
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
@@ -160,9 +247,19 @@ func checkBootstrap(dir string) error {
 	return nil
 }
 
-func checkLedger(s string) error {
-	if s != LedgerDynamoDB && s != LedgerNone {
-		return fmt.Errorf("is %q, expected dynamodb or none", s)
+// checkFolder leaves the rest to consistent, since not everybody needs the installer.
+func checkFolder(dir string) error {
+	if filepath.Clean(dir) != dir {
+		return fmt.Errorf("is %q, expected a clean path such as %q", dir, filepath.Clean(dir))
 	}
 	return nil
+}
+
+func oneOf(values ...string) func(string) error {
+	return func(s string) error {
+		if !slices.Contains(values, s) {
+			return fmt.Errorf("is %q, expected %s", s, strings.Join(values, " or "))
+		}
+		return nil
+	}
 }

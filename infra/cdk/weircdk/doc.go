@@ -1,5 +1,6 @@
 // Package weircdk has the parts of Weir's stack as constructs that another CDK app can
-// use one by one: LedgerTable, Interruption, ScalerRole and NodeRole. Stack puts them
+// use one by one: LedgerTable, Interruption with its Alarms, ScalerRole, NodeRole,
+// Network, DiscoveryTags, and Release, which installs the charts. Stack puts them
 // together for one existing EKS cluster.
 //
 // In: Config, read from CDK context by ReadConfig. Out: CloudFormation resources. The
@@ -9,6 +10,6 @@
 // What the stack does not do yet is in Gaps; the same list is in the stack's README,
 // and is told at each synthesis. A change that closes a gap removes it there.
 //
-// No statement allows an action "*". One that allows a resource "*" says why, in the
-// metadata of its policy; a test holds both.
+// No statement allows an action "*". One whose resources are patterns says why, in the
+// metadata of its policy and to cdk-nag; a test holds both.
 package weircdk

@@ -34,7 +34,8 @@ type InterruptionProps struct {
 	ClusterName, Endpoint, CertificateAuthority string
 	LambdaDir                                   string
 	Ledger                                      *LedgerTable
-	Remember                                    bool // the functions use the ledger, as the scaler does then
+	Remember                                    bool     // the functions use the ledger, as the scaler does then
+	Network                                     *Network // where the functions run; nil = outside a VPC
 }
 
 // Interruption gets workloads off machines that AWS is about to take. Each event goes
@@ -49,15 +50,17 @@ type InterruptionProps struct {
 //
 // Both do the same idempotent steps, so that either alone is enough.
 type Interruption struct {
+	Construct               constructs.Construct
 	Responder, Drainer      awslambda.Function
 	DrainQueue, DeadLetters awssqs.Queue
 	Role                    awsiam.Role
+	AccessEntry             awseks.CfnAccessEntry
 }
 
 // NewInterruption makes functions, queues, rules and the role with its access entry.
 func NewInterruption(scope constructs.Construct, id string, p InterruptionProps) *Interruption {
 	c := constructs.NewConstruct(scope, jsii.String(id))
-	i := &Interruption{}
+	i := &Interruption{Construct: c}
 	i.DeadLetters = awssqs.NewQueue(c, jsii.String("DeadLetters"), &awssqs.QueueProps{
 		Encryption: awssqs.QueueEncryption_SQS_MANAGED, EnforceSSL: jsii.Bool(true),
 		RetentionPeriod: awscdk.Duration_Days(jsii.Number(14)),
@@ -77,7 +80,7 @@ func NewInterruption(scope constructs.Construct, id string, p InterruptionProps)
 	i.rules(c, p.Remember)
 	p.Ledger.Grant(c, "LedgerPolicy", i.Role, false)
 	// The CDK's own AccessEntry knows no groups.
-	awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
+	i.AccessEntry = awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
 		ClusterName: jsii.String(p.ClusterName), PrincipalArn: i.Role.RoleArn(), Type: jsii.String("STANDARD"),
 		KubernetesGroups: jsii.Strings(InterruptionGroup),
 	})
@@ -88,9 +91,7 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 	code := awslambda.Code_FromAsset(jsii.String(p.LambdaDir), nil)
 	var groups []string
 	function := func(id, description string, props awslambda.FunctionProps) awslambda.Function {
-		logs := awslogs.NewLogGroup(c, jsii.String(id+"Logs"), &awslogs.LogGroupProps{
-			Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
-		})
+		logs := logGroup(c, id+"Logs")
 		groups = append(groups, *logs.LogGroupArn())
 		props.Description, props.LogGroup, props.Role = jsii.String(description), logs, i.Role
 		props.Code, props.Handler = code, jsii.String("bootstrap")
@@ -106,9 +107,8 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 	i.Drainer = function("Drainer", "Weir: drains nodes that AWS is about to take", awslambda.FunctionProps{
 		Timeout: awscdk.Duration_Seconds(jsii.Number(drainSeconds)), ReservedConcurrentExecutions: jsii.Number(drainConcurrency),
 	})
-	attach(c, "LogPolicy", "Logs of Weir's interruption functions", i.Role, []Statement{{
-		Sid: "AllowOwnLogs", Actions: []string{"logs:CreateLogStream", "logs:PutLogEvents"}, Resources: groups,
-	}})
+	p.Network.Place(c, i.Role, i.Responder, i.Drainer)
+	attach(c, "LogPolicy", "Logs of Weir's interruption functions", i.Role, []Statement{ownLogs(groups...)})
 	queue := attach(c, "QueuePolicy", "Drain queue of Weir", i.Role, []Statement{{
 		Sid:       "AllowDrainQueue",
 		Actions:   []string{"sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
@@ -119,6 +119,16 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 		ReportBatchItemFailures: jsii.Bool(true), MaxConcurrency: jsii.Number(drainConcurrency),
 	})
 	mapping.Node().AddDependency(queue) // Lambda refuses a mapping whose role cannot read the queue
+}
+
+func logGroup(c constructs.Construct, id string) awslogs.LogGroup {
+	return awslogs.NewLogGroup(c, jsii.String(id), &awslogs.LogGroupProps{
+		Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
+	})
+}
+
+func ownLogs(groups ...string) Statement {
+	return Statement{Sid: "AllowOwnLogs", Actions: []string{"logs:CreateLogStream", "logs:PutLogEvents"}, Resources: groups}
 }
 
 func environment(p InterruptionProps) *map[string]*string {

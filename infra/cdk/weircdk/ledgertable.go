@@ -24,12 +24,17 @@ const (
 // LedgerTable is the table of the ledger. It outlives its stack: what it remembers of
 // machines that run cannot be had again.
 type LedgerTable struct {
-	Table awsdynamodb.Table
+	Table awsdynamodb.ITable
 }
 
-// NewLedgerTable makes the table. Its name is CloudFormation's choice.
-func NewLedgerTable(scope constructs.Construct, id string) *LedgerTable {
+// NewLedgerTable makes the table, whose name is CloudFormation's choice, or takes the
+// existing one of that name in the same account and region, as another cluster's stack
+// has made it.
+func NewLedgerTable(scope constructs.Construct, id, existing string) *LedgerTable {
 	c := constructs.NewConstruct(scope, jsii.String(id))
+	if existing != "" {
+		return &LedgerTable{Table: awsdynamodb.Table_FromTableName(c, jsii.String("Table"), jsii.String(existing))}
+	}
 	t := awsdynamodb.NewTable(c, jsii.String("Table"), &awsdynamodb.TableProps{
 		PartitionKey:        text(AttributePartition),
 		SortKey:             text(AttributeSort),

@@ -1,6 +1,8 @@
 package weircdk
 
 import (
+	"path"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awseks"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -17,29 +19,33 @@ var nodePolicies = []string{
 // NodeRole is the role of the machines: one of our own with its access entry, or an
 // existing one, which is taken as it is.
 type NodeRole struct {
+	Construct constructs.Construct
 	Arn, Name string
 }
 
-// NewNodeRole makes a role, or takes the existing one of that name. The access entry of
-// an existing role is its owner's: a second one for the same role is refused by EKS.
+// NewNodeRole makes a role, or takes the existing one of that name, which stands behind
+// its path if it has one ("teams/blue/Nodes"). The access entry of an existing role is its owner's: a second one for the same role is refused by EKS.
 func NewNodeRole(scope constructs.Construct, id, cluster, existing string) *NodeRole {
 	c := constructs.NewConstruct(scope, jsii.String(id))
 	if existing != "" {
-		// By its path-less ARN: PassRole is checked against the whole ARN, so that a role with
-		// a path needs the app to be changed.
-		return &NodeRole{Arn: arn("iam", "", *awscdk.Aws_ACCOUNT_ID(), "role/"+existing), Name: existing}
+		// PassRole is checked against the whole ARN, path included; classes and instance
+		// profiles name the role without it.
+		return &NodeRole{Construct: c, Arn: arn("iam", "", *awscdk.Aws_ACCOUNT_ID(), "role/"+existing), Name: path.Base(existing)}
 	}
 	var policies []awsiam.IManagedPolicy
+	reasons := map[string]string{}
 	for _, name := range nodePolicies {
 		policies = append(policies, awsiam.ManagedPolicy_FromAwsManagedPolicyName(jsii.String(name)))
+		reasons[arn("iam", "", "aws", "policy/"+name)] = "EKS documents these policies for nodes and keeps them in step with what nodes need"
 	}
 	role := awsiam.NewRole(c, jsii.String("Role"), &awsiam.RoleProps{
 		AssumedBy:       awsiam.NewServicePrincipal(jsii.String("ec2.amazonaws.com"), nil),
 		Description:     jsii.String("Nodes that Weir buys for cluster " + cluster),
 		ManagedPolicies: &policies,
 	})
+	accept(role, "AwsSolutions-IAM4", "Policy::", reasons)
 	awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
 		ClusterName: jsii.String(cluster), PrincipalArn: role.RoleArn(), Type: jsii.String("EC2_LINUX"),
 	})
-	return &NodeRole{Arn: *role.RoleArn(), Name: *role.RoleName()}
+	return &NodeRole{Construct: c, Arn: *role.RoleArn(), Name: *role.RoleName()}
 }

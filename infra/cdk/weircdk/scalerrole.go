@@ -2,12 +2,21 @@ package weircdk
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awseks"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+)
+
+// Why statements have patterns of resources.
+const (
+	whyInputs  = "what a launch may use is chosen by the node classes' selectors, when machines are bought"
+	whyCreated = "what is created has no name yet; limited to what carries the cluster's tags"
+	whyOwn     = "machines, templates and profiles come and go; limited to those with the cluster's tags"
+	whyNames   = "names of instance profiles are made of cluster and class when they are needed"
 )
 
 // Tags that every machine of a scaler carries; the rights below hang on them.
@@ -24,20 +33,54 @@ const (
 type ScalerRoleProps struct {
 	ClusterName, Namespace, ServiceAccount string
 	NodeRoleArn                            string
-	Queue                                  string // name of an existing interruption queue; empty = none
+	Queue                                  string   // name of an existing interruption queue; empty = none
+	Issuer                                 string   // of the cluster's OIDC tokens, without https://, for IRSA; empty = EKS Pod Identity
+	ImageParameters                        []string // SSM parameters of one's own that name images, as "/golden/x" or "/golden/*"
 	Ledger                                 *LedgerTable
 }
 
 // ScalerRole is what the scaler may do in AWS, given to its service account by EKS Pod
-// Identity: buy, tag and end machines that carry the cluster's tags, and no others.
+// Identity or IRSA: buy, tag and end machines that carry the cluster's tags, and no others.
 // The rights are those of Karpenter's own policy, so that either can take over.
 type ScalerRole struct {
-	Role awsiam.Role
+	Construct   constructs.Construct
+	Role        awsiam.Role
+	Association awseks.CfnPodIdentityAssociation // nil with an issuer
 }
 
 // NewScalerRole makes the role, its policies and its Pod Identity association.
 func NewScalerRole(scope constructs.Construct, id string, p ScalerRoleProps) *ScalerRole {
 	c := constructs.NewConstruct(scope, jsii.String(id))
+	role := scalerTrust(c, p)
+	attach(c, "LaunchPolicy", "Machines of the cluster's node pools", role, launchStatements(p))
+	attach(c, "ProfilePolicy", "Instance profiles of the cluster's node classes", role, profileStatements(p))
+	attach(c, "DiscoveryPolicy", "What can be bought, and where", role, discoveryStatements(p))
+	p.Ledger.Grant(c, "LedgerPolicy", role, true)
+	scaler := &ScalerRole{Construct: c, Role: role}
+	if p.Issuer == "" {
+		scaler.Association = awseks.NewCfnPodIdentityAssociation(c, jsii.String("Association"), &awseks.CfnPodIdentityAssociationProps{
+			ClusterName: jsii.String(p.ClusterName), Namespace: jsii.String(p.Namespace),
+			ServiceAccount: jsii.String(p.ServiceAccount), RoleArn: role.RoleArn(),
+		})
+	}
+	return scaler
+}
+
+// scalerTrust makes the role for the service account alone: by Pod Identity, whose
+// sessions are tagged with who asks, or by the tokens of the cluster's issuer.
+func scalerTrust(c constructs.Construct, p ScalerRoleProps) awsiam.Role {
+	description := jsii.String("Weir's scaler on cluster " + p.ClusterName)
+	if p.Issuer != "" {
+		trust := map[string]any{"StringEquals": map[string]any{
+			p.Issuer + ":aud": "sts.amazonaws.com",
+			p.Issuer + ":sub": "system:serviceaccount:" + p.Namespace + ":" + p.ServiceAccount,
+		}}
+		return awsiam.NewRole(c, jsii.String("Role"), &awsiam.RoleProps{
+			AssumedBy: awsiam.NewFederatedPrincipal(jsii.String(arn("iam", "", *awscdk.Aws_ACCOUNT_ID(), "oidc-provider/"+p.Issuer)),
+				&trust, jsii.String("sts:AssumeRoleWithWebIdentity")),
+			Description: description,
+		})
+	}
 	trust := map[string]any{"StringEquals": map[string]any{
 		"aws:RequestTag/eks-cluster-name":           p.ClusterName,
 		"aws:RequestTag/kubernetes-namespace":       p.Namespace,
@@ -46,21 +89,20 @@ func NewScalerRole(scope constructs.Construct, id string, p ScalerRoleProps) *Sc
 	pods := func() awsiam.ServicePrincipal {
 		return awsiam.NewServicePrincipal(jsii.String("pods.eks.amazonaws.com"), &awsiam.ServicePrincipalOpts{Conditions: &trust})
 	}
-	role := awsiam.NewRole(c, jsii.String("Role"), &awsiam.RoleProps{
-		AssumedBy: pods(), Description: jsii.String("Weir's scaler on cluster " + p.ClusterName),
-	})
+	role := awsiam.NewRole(c, jsii.String("Role"), &awsiam.RoleProps{AssumedBy: pods(), Description: description})
 	role.AssumeRolePolicy().AddStatements(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Actions: jsii.Strings("sts:TagSession"), Principals: &[]awsiam.IPrincipal{pods()},
 	}))
-	attach(c, "LaunchPolicy", "Machines of the cluster's node pools", role, launchStatements(p))
-	attach(c, "ProfilePolicy", "Instance profiles of the cluster's node classes", role, profileStatements(p))
-	attach(c, "DiscoveryPolicy", "What can be bought, and where", role, discoveryStatements(p))
-	p.Ledger.Grant(c, "LedgerPolicy", role, true)
-	awseks.NewCfnPodIdentityAssociation(c, jsii.String("Association"), &awseks.CfnPodIdentityAssociationProps{
-		ClusterName: jsii.String(p.ClusterName), Namespace: jsii.String(p.Namespace),
-		ServiceAccount: jsii.String(p.ServiceAccount), RoleArn: role.RoleArn(),
-	})
-	return &ScalerRole{Role: role}
+	return role
+}
+
+// imageParameters are AWS's own, which have no account, and those given by name.
+func imageParameters(own []string) []string {
+	out := []string{arn("ssm", *awscdk.Aws_REGION(), "", "parameter/aws/service/*")}
+	for _, name := range own {
+		out = append(out, arn("ssm", *awscdk.Aws_REGION(), *awscdk.Aws_ACCOUNT_ID(), "parameter/"+strings.TrimPrefix(name, "/")))
+	}
+	return out
 }
 
 // arn writes an ARN of this partition; region and account may be left empty.
@@ -100,22 +142,22 @@ func launchStatements(p ScalerRoleProps) []Statement {
 	return []Statement{
 		{
 			Sid: "AllowLaunchInputs", Actions: []string{"ec2:CreateFleet", "ec2:RunInstances"},
-			Resources: ec2("image", "snapshot", "security-group", "subnet", "capacity-reservation", "placement-group"),
+			Resources: ec2("image", "snapshot", "security-group", "subnet", "capacity-reservation", "placement-group"), Wildcard: whyInputs,
 		},
 		{
 			Sid: "AllowOwnLaunchTemplates", Actions: []string{"ec2:CreateFleet", "ec2:RunInstances"},
-			Resources: ec2("launch-template"), Conditions: tagged,
+			Resources: ec2("launch-template"), Conditions: tagged, Wildcard: whyOwn,
 		},
 		{
 			Sid: "AllowTaggedLaunch", Actions: []string{"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"},
-			Resources: ec2(created...), Conditions: map[string]any{"StringEquals": requested, "StringLike": poolRequested},
+			Resources: ec2(created...), Conditions: map[string]any{"StringEquals": requested, "StringLike": poolRequested}, Wildcard: whyCreated,
 		},
 		{
 			Sid: "AllowTagsAtCreation", Actions: []string{"ec2:CreateTags"},
-			Resources: ec2(created...), Conditions: map[string]any{"StringEquals": creating, "StringLike": poolRequested},
+			Resources: ec2(created...), Conditions: map[string]any{"StringEquals": creating, "StringLike": poolRequested}, Wildcard: whyCreated,
 		},
 		{
-			Sid: "AllowTagsOfOwnInstances", Actions: []string{"ec2:CreateTags"}, Resources: ec2("instance"),
+			Sid: "AllowTagsOfOwnInstances", Actions: []string{"ec2:CreateTags"}, Resources: ec2("instance"), Wildcard: whyOwn,
 			Conditions: map[string]any{
 				"StringEquals":              tagged["StringEquals"],
 				"StringLike":                tagged["StringLike"],
@@ -125,7 +167,7 @@ func launchStatements(p ScalerRoleProps) []Statement {
 		},
 		{
 			Sid: "AllowEndOfOwn", Actions: []string{"ec2:DeleteLaunchTemplate", "ec2:TerminateInstances"},
-			Resources: ec2("instance", "launch-template"), Conditions: tagged,
+			Resources: ec2("instance", "launch-template"), Conditions: tagged, Wildcard: whyOwn,
 		},
 		{
 			Sid: "AllowNodeRole", Actions: []string{"iam:PassRole"}, Resources: []string{p.NodeRoleArn},
@@ -160,17 +202,17 @@ func profileStatements(p ScalerRoleProps) []Statement {
 	return []Statement{
 		{
 			Sid: "AllowProfileCreation", Actions: []string{"iam:CreateInstanceProfile"}, Resources: profiles,
-			Conditions: map[string]any{"StringEquals": tags("RequestTag", true), "StringLike": class("RequestTag")},
+			Conditions: map[string]any{"StringEquals": tags("RequestTag", true), "StringLike": class("RequestTag")}, Wildcard: whyNames,
 		},
 		{
 			Sid: "AllowProfileTags", Actions: []string{"iam:TagInstanceProfile"}, Resources: profiles,
-			Conditions: map[string]any{"StringEquals": both, "StringLike": class("RequestTag", "ResourceTag")},
+			Conditions: map[string]any{"StringEquals": both, "StringLike": class("RequestTag", "ResourceTag")}, Wildcard: whyNames,
 		},
 		{
 			Sid: "AllowOwnProfiles", Actions: []string{"iam:AddRoleToInstanceProfile", "iam:DeleteInstanceProfile", "iam:RemoveRoleFromInstanceProfile"},
-			Resources: profiles, Conditions: map[string]any{"StringEquals": tags("ResourceTag", false), "StringLike": class("ResourceTag")},
+			Resources: profiles, Conditions: map[string]any{"StringEquals": tags("ResourceTag", false), "StringLike": class("ResourceTag")}, Wildcard: whyNames,
 		},
-		{Sid: "AllowProfileReads", Actions: []string{"iam:GetInstanceProfile"}, Resources: profiles},
+		{Sid: "AllowProfileReads", Actions: []string{"iam:GetInstanceProfile"}, Resources: profiles, Wildcard: whyNames},
 		{
 			Sid: "AllowProfileList", Actions: []string{"iam:ListInstanceProfiles"}, Resources: []string{"*"},
 			Wildcard: "IAM lists profiles by path and knows no resource for it",
@@ -197,7 +239,15 @@ func discoveryStatements(p ScalerRoleProps) []Statement {
 		},
 		{
 			Sid: "AllowImageParameters", Actions: []string{"ssm:GetParameter"},
-			Resources: []string{arn("ssm", *awscdk.Aws_REGION(), "", "parameter/aws/service/*")},
+			Resources: imageParameters(p.ImageParameters),
+			Wildcard:  "AWS publishes its images under paths that change with versions; node classes choose among them",
+		},
+		{
+			Sid: "AllowZonalShiftStatus", Actions: []string{"arc-zonal-shift:GetManagedResource"}, Resources: []string{"*"},
+			Conditions: map[string]any{"StringEquals": map[string]any{
+				"arc-zonal-shift:ResourceIdentifier": arn("eks", *awscdk.Aws_REGION(), *awscdk.Aws_ACCOUNT_ID(), "cluster/"+p.ClusterName),
+			}},
+			Wildcard: "zonal shifts know the cluster by a condition only; limited to it",
 		},
 		{
 			Sid: "AllowPrices", Actions: []string{"pricing:GetProducts"}, Resources: []string{"*"},

@@ -2,8 +2,10 @@ package weircdk
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -14,42 +16,60 @@ type Gap struct{ ID, Text string }
 // Gaps lists what is missing. The README has the same list; a test compares them.
 func Gaps() []Gap {
 	return []Gap{
-		{"chart", "The Helm charts are not installed: install infra/chart-crds and infra/chart yourself. Without the chart's interruption.enabled=true the functions may do nothing in the cluster."},
-		{"image", "No image is pushed: there is no ECR repository, and the layout of make image is no asset of the stack."},
-		{"ledger", "Whether the scaler uses the table is the chart's choice: set ledger=dynamodb and ledgerTable to the output TableName. Until its heartbeat is in the table the functions only record; with -c ledger=none they act alone, remember nothing, and the sweep is off."},
-		{"provider", "The scaler's role has Karpenter's rights; the scaler has been run against a stand-in for AWS, which does not check rights, and never with this role. SSM parameters outside /aws/service are not readable with it."},
+		{"deployed", "The template is tested, and has not been deployed to an account. The scaler has been run against stand-ins for AWS, which do not check rights, and never with this role."},
+		{"cluster", "No cluster is made: there must be one, with the add-on eks-pod-identity-agent unless oidcIssuer is set."},
 		{"auth-mode", "Access entries need a cluster in mode API or API_AND_CONFIG_MAP; aws-auth is not written."},
-		{"vpc", "The functions run outside a VPC: the cluster's endpoint must be public and let them in. Private endpoints are not supported."},
-		{"tags", "Subnets and security groups are not tagged for discovery."},
-		{"alarms", "There are no alarms, not even on the dead-letter queue."},
-		{"options", "Not supported: making a cluster, several clusters on one table, permission boundaries, customer-managed keys, IRSA, roles with a path."},
-		{"deployed", "The template is tested, and has not been deployed to an account."},
+		{"keys", "Customer-managed keys are not supported: table, queues and logs are encrypted with keys of AWS."},
 	}
 }
 
 // NewStack makes everything for one existing cluster.
 func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	stack := awscdk.NewStack(scope, jsii.String(cfg.StackName), &awscdk.StackProps{
-		Description: jsii.String(fmt.Sprintf("Weir for EKS cluster %s: ledger table, interruption functions, roles. Does not install the chart or push images; see infra/cdk/README.md for all that is not done.", cfg.ClusterName)),
+		Description: jsii.String(fmt.Sprintf("Weir for EKS cluster %s: ledger table, interruption functions, roles, charts; see infra/cdk/README.md for all that is not done.", cfg.ClusterName)),
 		Tags:        &map[string]*string{"weir.dev/cluster": jsii.String(cfg.ClusterName)},
 	})
-	ledger := NewLedgerTable(stack, "Ledger")
+	ledger := NewLedgerTable(stack, "Ledger", cfg.Table)
+	var network *Network
+	if len(cfg.Subnets) > 0 {
+		network = NewNetwork(stack, "Network", NetworkProps{
+			Subnets: cfg.Subnets, SecurityGroups: cfg.SecurityGroups, VPC: cfg.VPC, ClusterSecurityGroup: cfg.ClusterSecurityGroup,
+		})
+	}
 	interruption := NewInterruption(stack, "Interruption", InterruptionProps{
 		ClusterName: cfg.ClusterName, Endpoint: cfg.Endpoint, CertificateAuthority: cfg.CertificateAuthority,
-		LambdaDir: cfg.LambdaDir, Ledger: ledger, Remember: cfg.Ledger == LedgerDynamoDB,
+		LambdaDir: cfg.LambdaDir, Ledger: ledger, Remember: cfg.Ledger == LedgerDynamoDB, Network: network,
 	})
+	NewAlarms(stack, "Alarms", interruption, cfg.AlarmTopic)
 	node := NewNodeRole(stack, "NodeRole", cfg.ClusterName, cfg.NodeRole)
 	scaler := NewScalerRole(stack, "ScalerRole", ScalerRoleProps{
-		ClusterName: cfg.ClusterName, Namespace: cfg.Namespace, ServiceAccount: cfg.ServiceAccount,
-		NodeRoleArn: node.Arn, Queue: cfg.Queue, Ledger: ledger,
+		ClusterName: cfg.ClusterName, Namespace: cfg.Namespace, ServiceAccount: cfg.ServiceAccount, Issuer: cfg.Issuer,
+		NodeRoleArn: node.Arn, Queue: cfg.Queue, ImageParameters: cfg.ImageParameters, Ledger: ledger,
 	})
+	values := chartValues(cfg, ledger, scaler)
+	var release *Release
+	if cfg.Chart == ChartInstall {
+		release = NewRelease(stack, "Release", ReleaseProps{
+			ClusterName: cfg.ClusterName, Endpoint: cfg.Endpoint, CertificateAuthority: cfg.CertificateAuthority,
+			Namespace: cfg.Namespace, DeployDir: cfg.DeployDir, Image: cfg.Image, Values: values, Network: network,
+		})
+		// The scaler looks at its table and uses its role when it starts, and the functions act
+		// on what it says of itself.
+		release.Resource.Node().AddDependency(ledger.Table, scaler.Construct, node.Construct, interruption.Construct)
+	}
+	if len(cfg.DiscoverySubnets)+len(cfg.DiscoverySecurityGroups) > 0 {
+		NewDiscoveryTags(stack, "DiscoveryTags", cfg.ClusterName, cfg.DiscoverySubnets, cfg.DiscoverySecurityGroups)
+	}
+	if cfg.PermissionsBoundary != "" {
+		bound(stack, cfg.PermissionsBoundary)
+	}
 	for _, g := range Gaps() {
 		awscdk.Annotations_Of(stack).AddWarningV2(jsii.String("weir:"+g.ID), jsii.String(g.Text), nil)
 	}
 	output := func(id, description string, value *string) {
 		awscdk.NewCfnOutput(stack, jsii.String(id), &awscdk.CfnOutputProps{Value: value, Description: jsii.String(description)})
 	}
-	output("TableName", "table of the ledger, the chart's ledgerTable", ledger.Table.TableName())
+	output("TableName", "table of the ledger, the chart's ledgerTable, and -c table of another cluster's stack", ledger.Table.TableName())
 	output("ResponderName", "function that events invoke directly", interruption.Responder.FunctionName())
 	output("DrainerName", "function that the drain queue feeds", interruption.Drainer.FunctionName())
 	output("DrainQueueUrl", "queue of nodes to drain", interruption.DrainQueue.QueueUrl())
@@ -58,8 +78,24 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	output("ScalerRoleArn", "role of the scaler's service account", scaler.Role.RoleArn())
 	output("NodeRoleName", "role for EC2NodeClass spec.role", jsii.String(node.Name))
 	output("ServiceAccount", "namespace and name for the chart", jsii.String(cfg.Namespace+"/"+cfg.ServiceAccount))
-	if cfg.Image != "" {
+	output("ChartValues", "values of infra/chart that go with this stack, but for clusterName and image", stack.ToJsonString(values, nil))
+	if release != nil {
+		output("Image", "image that was installed", release.Resource.GetAttString(jsii.String("Image")))
+		output("DefinitionsLeftAlone", "definitions that were there already and were not touched", release.Resource.GetAttString(jsii.String("DefinitionsLeftAlone")))
+	} else if cfg.Image != "" {
 		output("Image", "image for the chart", jsii.String(cfg.Image))
 	}
+	if len(cfg.DiscoverySubnets) == 0 || len(cfg.DiscoverySecurityGroups) == 0 {
+		output("ToTag", "what node classes that select by "+tagDiscovery+" need, unless it is tagged already", jsii.String(DiscoveryList(cfg.ClusterName)))
+	}
 	return stack
+}
+
+// bound puts a permissions boundary on every role below the scope, by its ARN or, in
+// this account, its name.
+func bound(scope constructs.Construct, policy string) {
+	if !strings.HasPrefix(policy, "arn:") {
+		policy = arn("iam", "", *awscdk.Aws_ACCOUNT_ID(), "policy/"+policy)
+	}
+	awsiam.PermissionsBoundary_Of(scope).Apply(awsiam.ManagedPolicy_FromManagedPolicyArn(scope, jsii.String("Boundary"), jsii.String(policy)))
 }

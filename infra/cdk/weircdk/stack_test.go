@@ -45,6 +45,7 @@ type template struct {
 	Description string
 	Resources   map[string]resource
 	Outputs     map[string]any
+	raw         []byte // as CloudFormation gets it, assets' hashes included
 }
 
 // synth makes templates one after the other: there is one helper process.
@@ -57,7 +58,13 @@ func synth(t *testing.T, change func(*Config)) template {
 	cfg := config(t)
 	change(&cfg)
 	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir()), AnalyticsReporting: jsii.Bool(false)})
-	b, err := json.Marshal(assertions.Template_FromStack(NewStack(app, cfg), nil).ToJSON())
+	return read(t, NewStack(app, cfg))
+}
+
+// read is for those who hold synthMu.
+func read(t *testing.T, stack awscdk.Stack) template {
+	t.Helper()
+	b, err := json.Marshal(assertions.Template_FromStack(stack, nil).ToJSON())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +73,7 @@ func synth(t *testing.T, change func(*Config)) template {
 		t.Fatal(err)
 	}
 	out = raw
+	out.raw = b
 	out.Resources = map[string]resource{}
 	for id, r := range raw.Resources {
 		out.Resources[bare(id)] = r
@@ -90,14 +98,29 @@ func standard(t *testing.T) template {
 
 func config(t *testing.T) Config {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "bootstrap"), []byte("program"), 0o755); err != nil {
-		t.Fatal(err)
+	functions, installer := t.TempDir(), t.TempDir()
+	for _, file := range []string{filepath.Join(functions, "bootstrap"), filepath.Join(installer, "bootstrap"), filepath.Join(installer, "image", "index.json")} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("content of "+filepath.Base(file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return Config{
-		ClusterName: "demo", Endpoint: "https://api.example", CertificateAuthority: "Q0E=", LambdaDir: dir,
-		Namespace: "weir-system", ServiceAccount: "weir", StackName: "Weir-demo", Ledger: LedgerDynamoDB,
+		ClusterName: "demo", Endpoint: "https://api.example", CertificateAuthority: "Q0E=", LambdaDir: functions, DeployDir: installer,
+		Chart: ChartInstall, Namespace: "weir-system", ServiceAccount: "weir", StackName: "Weir-demo", Ledger: LedgerDynamoDB,
+		KarpenterNamespace: "kube-system",
 	}
+}
+
+// everything sets every option that goes with the others.
+func everything(c *Config) {
+	c.NodeRole, c.Queue, c.Image, c.Table = "teams/blue/Nodes", "karpenter", "registry.example/weir:v1", "shared-ledger"
+	c.Subnets, c.VPC, c.ClusterSecurityGroup = []string{"subnet-0aaaaaa1", "subnet-0aaaaaa2"}, "vpc-0aaaaaa1", "sg-0aaaaaa1"
+	c.DiscoverySubnets, c.DiscoverySecurityGroups = []string{"subnet-0bbbbbb1"}, []string{"sg-0bbbbbb1"}
+	c.PermissionsBoundary, c.AlarmTopic = "Boundary", "arn:aws:sns:us-east-1:123456789012:operators"
+	c.Issuer, c.ImageParameters = "oidc.eks.us-east-1.amazonaws.com/id/ABC", []string{"/golden/image", "/golden/arm/*"}
 }
 
 var hash = regexp.MustCompile(`[0-9A-F]{8}$`)
@@ -219,8 +242,8 @@ func TestWithoutALedger(t *testing.T) {
 func TestFunctions(t *testing.T) {
 	t.Parallel()
 	tp := standard(t)
-	if n := len(tp.ofType("AWS::Lambda::Function")); n != 2 {
-		t.Errorf("%d functions, expected 2", n)
+	if n := len(tp.ofType("AWS::Lambda::Function")); n != 3 {
+		t.Errorf("%d functions, expected 2 and the installer", n)
 	}
 	for id, want := range map[string]struct {
 		timeout  float64
@@ -408,7 +431,12 @@ func (s statement) String() string {
 func TestEveryStatementIsKnown(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
+	b.WriteString("# nothing but what is required, and a queue\n")
 	for _, s := range statements(synth(t, func(c *Config) { c.Queue = "karpenter" })) {
+		b.WriteString(s.String())
+	}
+	b.WriteString("# every option\n")
+	for _, s := range statements(synth(t, everything)) {
 		b.WriteString(s.String())
 	}
 	file := filepath.Join("testdata", "statements.golden")
@@ -428,46 +456,58 @@ func TestEveryStatementIsKnown(t *testing.T) {
 
 func TestStatementsAreNarrow(t *testing.T) {
 	t.Parallel()
-	tp := synth(t, func(c *Config) { c.Queue = "karpenter" })
+	for name, tp := range map[string]template{"required": standard(t), "everything": synth(t, everything)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			narrow(t, tp)
+		})
+	}
+}
+
+func narrow(t *testing.T, tp template) {
 	all := statements(tp)
 	if len(all) < 30 {
 		t.Fatalf("only %d statements were found", len(all))
 	}
-	wildcards := map[string]bool{}
+	patterns := map[string]bool{}
 	for _, s := range all {
-		if s.data["Effect"] != "Allow" {
-			continue
+		if s.data["Effect"] == "Allow" {
+			allows(t, s)
 		}
-		for _, bad := range []string{"NotAction", "NotResource", "NotPrincipal"} {
-			if s.data[bad] != nil {
-				t.Errorf("%s allows by %s", s, bad)
-			}
-		}
-		for _, a := range strings.Split(show(s.data["Action"]), ", ") {
-			if strings.Contains(a, "*") {
-				t.Errorf("%s allows %s", s, a)
-			}
-		}
-		if p := show(s.data["Principal"]); s.data["Principal"] != nil && strings.Contains(p, "*") {
-			t.Errorf("%s lets anybody in", s)
-		}
-		if !slices.Contains(strings.Split(show(s.data["Resource"]), ", "), "*") {
+		if s.data["Principal"] != nil || !strings.Contains(show(s.data["Resource"]), "*") {
 			continue
 		}
 		reasons, _ := tp.Resources[s.id].Metadata[metadataWildcards].(map[string]any)
 		sid := show(s.data["Sid"])
 		if reason, _ := reasons[sid].(string); reason == "" {
-			t.Errorf("%s allows every resource without a reason", s)
+			t.Errorf("%s is about resources that nobody counts, without a reason", s)
 		}
-		wildcards[s.id+"/"+sid] = true
+		patterns[s.id+"/"+sid] = true
 	}
 	for id, r := range tp.Resources {
 		reasons, _ := r.Metadata[metadataWildcards].(map[string]any)
 		for sid := range reasons {
-			if !wildcards[id+"/"+sid] {
-				t.Errorf("%s gives a reason for %s, which allows no such resource", id, sid)
+			if !patterns[id+"/"+sid] {
+				t.Errorf("%s gives a reason for %s, which has no such resource", id, sid)
 			}
 		}
+	}
+}
+
+// allows checks one statement that allows: actions by name, and never anybody.
+func allows(t *testing.T, s statement) {
+	for _, bad := range []string{"NotAction", "NotResource", "NotPrincipal"} {
+		if s.data[bad] != nil {
+			t.Errorf("%s allows by %s", s, bad)
+		}
+	}
+	for _, a := range strings.Split(show(s.data["Action"]), ", ") {
+		if strings.Contains(a, "*") {
+			t.Errorf("%s allows %s", s, a)
+		}
+	}
+	if s.data["Principal"] != nil && strings.Contains(show(s.data["Principal"]), "*") {
+		t.Errorf("%s lets anybody in", s)
 	}
 }
 
@@ -478,6 +518,7 @@ func TestPoliciesFit(t *testing.T) {
 		c.ClusterName = strings.Repeat("x", 100)
 		c.StackName = "Weir-" + c.ClusterName
 		c.Queue = strings.Repeat("q", 80)
+		c.Namespace, c.ServiceAccount = strings.Repeat("n", 63), strings.Repeat("s", 63)
 	})
 	policies := longest.ofType("AWS::IAM::ManagedPolicy")
 	if len(policies) == 0 {
@@ -557,7 +598,7 @@ func TestQueueRightsOnlyWithAQueue(t *testing.T) {
 func TestStackSaysWhatItDoesNot(t *testing.T) {
 	t.Parallel()
 	tp := standard(t)
-	if !strings.Contains(tp.Description, "Does not install the chart") || len(tp.Description) > 1024 {
+	if !strings.Contains(tp.Description, "infra/cdk/README.md for all that is not done") || len(tp.Description) > 1024 {
 		t.Errorf("description is %q", tp.Description)
 	}
 	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
@@ -581,23 +622,42 @@ func TestStackSaysWhatItDoesNot(t *testing.T) {
 func TestReadConfig(t *testing.T) {
 	t.Parallel()
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}))
-	dir := config(t).LambdaDir
-	good := map[string]string{"clusterName": "my_cluster", "endpoint": "https://ABC.gr7.us-east-1.eks.amazonaws.com", "certificateAuthority": ca, "lambdaDir": dir}
+	dir, deploy := config(t).LambdaDir, config(t).DeployDir
+	good := map[string]string{"clusterName": "my_cluster", "endpoint": "https://ABC.gr7.us-east-1.eks.amazonaws.com", "certificateAuthority": ca, "lambdaDir": dir, "deployDir": deploy}
 	for name, tc := range map[string]struct {
 		change map[string]string
 		want   []string // parts of the error; none = good
 	}{
-		"good":               {nil, nil},
-		"nothing":            {map[string]string{"clusterName": "", "endpoint": "", "certificateAuthority": ""}, []string{"clusterName is missing: set -c clusterName=…", "set -c endpoint=…", "set -c certificateAuthority=…"}},
-		"cluster":            {map[string]string{"clusterName": "a b"}, []string{`"a b", expected letters`, "-c clusterName=…"}},
-		"endpoint":           {map[string]string{"endpoint": "http://x"}, []string{"expected the https URL", "-c endpoint=…"}},
-		"authority":          {map[string]string{"certificateAuthority": "%"}, []string{"is not base64"}},
-		"authority, no PEM":  {map[string]string{"certificateAuthority": "Q0E="}, []string{"no certificate in PEM"}},
-		"function not built": {map[string]string{"lambdaDir": filepath.Join(dir, "none")}, []string{"build the function first", "-c lambdaDir=…"}},
-		"role ARN":           {map[string]string{"nodeRole": "arn:aws:iam::1:role/x"}, []string{"the name of a role, not its ARN"}},
-		"queue URL":          {map[string]string{"queue": "https://sqs/x"}, []string{"the name of a queue"}},
-		"image without tag":  {map[string]string{"image": "weir"}, []string{"expected a reference"}},
-		"ledger":             {map[string]string{"ledger": "bolt"}, []string{"expected dynamodb or none"}},
+		"good":                       {nil, nil},
+		"nothing":                    {map[string]string{"clusterName": "", "endpoint": "", "certificateAuthority": ""}, []string{"clusterName is missing: set -c clusterName=…", "set -c endpoint=…", "set -c certificateAuthority=…"}},
+		"cluster":                    {map[string]string{"clusterName": "a b"}, []string{`"a b", expected letters`, "-c clusterName=…"}},
+		"endpoint":                   {map[string]string{"endpoint": "http://x"}, []string{"expected the https URL", "-c endpoint=…"}},
+		"authority":                  {map[string]string{"certificateAuthority": "%"}, []string{"is not base64"}},
+		"authority, no PEM":          {map[string]string{"certificateAuthority": "Q0E="}, []string{"no certificate in PEM"}},
+		"function not built":         {map[string]string{"lambdaDir": filepath.Join(dir, "none")}, []string{"build it first", "-c lambdaDir=…"}},
+		"installer not built":        {map[string]string{"deployDir": filepath.Join(dir, "none")}, []string{"build it first", "-c deployDir=…", "-c chart=none"}},
+		"no image":                   {map[string]string{"deployDir": dir}, []string{"there is no image in " + dir, "make image lambda", "-c image=…"}},
+		"no image, but one is named": {map[string]string{"deployDir": dir, "image": "r/weir:1"}, nil},
+		"no installer needed":        {map[string]string{"deployDir": filepath.Join(dir, "none"), "chart": "none"}, nil},
+		"chart":                      {map[string]string{"chart": "no"}, []string{`"no", expected install or none`}},
+		"role with a path":           {map[string]string{"nodeRole": "teams/blue/Nodes"}, nil},
+		"table and no ledger":        {map[string]string{"table": "shared", "ledger": "none"}, []string{"leave out one of them"}},
+		"table ARN":                  {map[string]string{"table": "arn:aws:dynamodb:x"}, []string{"the name of a table, not its ARN"}},
+		"subnets alone":              {map[string]string{"subnets": "subnet-0aaaaaa1"}, []string{"-c securityGroups=…", "-c vpcId=…"}},
+		"subnets, one wrong":         {map[string]string{"subnets": "subnet-0aaaaaa1,x", "vpcId": "vpc-0aaaaaa1"}, []string{`is "x", expected ids of subnets`}},
+		"subnets and a group":        {map[string]string{"subnets": "subnet-0aaaaaa1", "securityGroups": "sg-0aaaaaa1,sg-0123456789abcdef0"}, nil},
+		"a group without subnets":    {map[string]string{"securityGroups": "sg-0aaaaaa1"}, []string{"-c subnets=…"}},
+		"two sorts of groups":        {map[string]string{"subnets": "subnet-0aaaaaa1", "securityGroups": "sg-0aaaaaa1", "vpcId": "vpc-0aaaaaa1"}, []string{"leave out securityGroups or them"}},
+		"cluster's group alone":      {map[string]string{"clusterSecurityGroup": "sg-0aaaaaa1"}, []string{"-c vpcId=…"}},
+		"issuer URL":                 {map[string]string{"oidcIssuer": "https://oidc.eks"}, []string{"an issuer without https://"}},
+		"topic name":                 {map[string]string{"alarmTopic": "ops"}, []string{"the ARN of an SNS topic"}},
+		"boundary":                   {map[string]string{"permissionsBoundary": "arn:aws:iam::123456789012:policy/a/b"}, nil},
+		"parameter ARN":              {map[string]string{"imageParameters": "/a,arn:aws:ssm:x"}, []string{"names of parameters, not ARNs"}},
+
+		"role ARN":          {map[string]string{"nodeRole": "arn:aws:iam::123456789012:role/x"}, []string{"the name of a role, not its ARN"}},
+		"queue URL":         {map[string]string{"queue": "https://sqs/x"}, []string{"the name of a queue"}},
+		"image without tag": {map[string]string{"image": "weir"}, []string{"expected a reference"}},
+		"ledger":            {map[string]string{"ledger": "bolt"}, []string{"expected dynamodb or none"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -622,13 +682,14 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
-// The end of the stack reaches into no cluster: nothing in it stands for a Kubernetes
-// object, and no function runs when it is deleted. The memory stays.
-func TestDeletionReachesNoCluster(t *testing.T) {
+// The end of the stack reaches the cluster by one resource, the release, whose function
+// removes the scaler and leaves definitions, pools and machines (lambda/deploy has the
+// tests). It goes first, while its rights are there. The memory stays.
+func TestDeletionReachesTheClusterOnce(t *testing.T) {
 	t.Parallel()
 	tables := 0
 	for id, r := range standard(t).Resources {
-		if !strings.HasPrefix(r.Type, "AWS::") || r.Type == "AWS::CloudFormation::CustomResource" {
+		if !strings.HasPrefix(r.Type, "AWS::") && r.Type != "Custom::WeirRelease" || r.Type == "AWS::CloudFormation::CustomResource" {
 			t.Errorf("%s is a %s: it acts when the stack is deleted", id, r.Type)
 		}
 		if strings.HasPrefix(r.Type, "AWS::EKS::") && r.Type != "AWS::EKS::AccessEntry" && r.Type != "AWS::EKS::PodIdentityAssociation" {
