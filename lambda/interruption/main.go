@@ -19,8 +19,13 @@ import (
 	"github.com/weir-project/weir/lambda/interruption/respond"
 )
 
-// envConfig names a configuration file beside the binary or in a layer; empty = none.
-const envConfig = "WEIR_CONFIG"
+// Variables of this program alone. WEIR_CONFIG names a configuration file beside the
+// binary or in a layer, empty = none; WEIR_RELAY=queue says that a queue brings every
+// event as well, so that a drain without the time to end is no error of an invocation.
+const (
+	envConfig = "WEIR_CONFIG"
+	envRelay  = "WEIR_RELAY"
+)
 
 func main() {
 	r, err := wire(context.Background(), live.Environment(os.Environ()))
@@ -61,6 +66,10 @@ func wire(ctx context.Context, env map[string]string) (*respond.Responder, error
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration", zap.String("warning", w))
 	}
+	relay, err := relayed(env[envRelay])
+	if err != nil {
+		return nil, err
+	}
 	store, err := openLedger(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -70,9 +79,19 @@ func wire(ctx context.Context, env map[string]string) (*respond.Responder, error
 		return nil, err
 	}
 	return respond.New(respond.Config{
-		Cluster: cluster, Ledger: store, Log: log,
-		ClusterName: cfg.Cluster, Account: cfg.Account, Region: cfg.Region,
+		Cluster: cluster, Ledger: store, Log: log, Metrics: os.Stdout,
+		ClusterName: cfg.Cluster, Account: cfg.Account, Region: cfg.Region, Relay: relay,
 	}), nil
+}
+
+func relayed(value string) (bool, error) {
+	switch value {
+	case "":
+		return false, nil
+	case "queue":
+		return true, nil
+	}
+	return false, fmt.Errorf("%s: expected queue or nothing, got %q", envRelay, value)
 }
 
 func logger(cfg *config.Loaded) (*zap.Logger, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,11 @@ const (
 )
 
 // Hints are what the ledger knows of an instance; empty = nothing.
-type Hints struct{ Node, Claim string }
+type Hints struct {
+	Node, Claim string
+	// NoScan says that an instance without a label is nobody's: not all nodes are read for it.
+	NoScan bool
+}
 
 // Found is a node with its claim.
 type Found struct {
@@ -39,7 +44,7 @@ type Found struct {
 // ours has seen yet. Private DNS names are never used. ErrNotFound where there is
 // neither node nor claim.
 func (c *Client) NodeByInstance(ctx context.Context, id string, h Hints) (*Found, error) {
-	node, how, err := c.find(ctx, id, h.Node)
+	node, how, err := c.find(ctx, id, h)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the node of %s: %w", id, err)
 	}
@@ -56,9 +61,9 @@ func (c *Client) NodeByInstance(ctx context.Context, id string, h Hints) (*Found
 	return &Found{Node: n, How: how}, nil
 }
 
-func (c *Client) find(ctx context.Context, id, hint string) (*corev1.Node, string, error) {
-	if hint != "" {
-		n, err := c.core.Nodes().Get(ctx, hint, metav1.GetOptions{})
+func (c *Client) find(ctx context.Context, id string, h Hints) (*corev1.Node, string, error) {
+	if h.Node != "" {
+		n, err := c.core.Nodes().Get(ctx, h.Node, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, "", err
 		}
@@ -74,6 +79,9 @@ func (c *Client) find(ctx context.Context, id, hint string) (*corev1.Node, strin
 		if n := &list.Items[i]; n.Spec.ProviderID == "" || model.InstanceID(n.Spec.ProviderID) == id {
 			return n, ByLabel, nil
 		}
+	}
+	if h.NoScan {
+		return nil, "", nil
 	}
 	opts := metav1.ListOptions{Limit: 500}
 	for {
@@ -190,4 +198,45 @@ func (c *Client) Pods(ctx context.Context, node string) ([]*model.Pod, error) {
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// OnlyReady says whether the pod is the only ready one of its owner. A pod without an
+// owner has no successor and is none. The pods of its namespace are read that have the
+// labels by which controllers tell their generations apart.
+func (c *Client) OnlyReady(ctx context.Context, p *model.Pod) (bool, error) {
+	if !p.Ready || p.Owner.UID == "" {
+		return false, nil
+	}
+	opts := metav1.ListOptions{Limit: 500}
+	for _, key := range []string{appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey} {
+		if v := p.Labels[key]; v != "" {
+			opts.LabelSelector = key + "=" + v
+			break
+		}
+	}
+	for {
+		list, err := c.core.Pods(p.Namespace).List(ctx, opts)
+		if err != nil {
+			return false, fmt.Errorf("pods beside %s: %w", p.ID(), err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			owner := metav1.GetControllerOf(o)
+			if string(o.UID) != p.UID && o.DeletionTimestamp == nil && owner != nil && string(owner.UID) == p.Owner.UID && readyPod(o) {
+				return false, nil
+			}
+		}
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			return true, nil
+		}
+	}
+}
+
+func readyPod(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }

@@ -64,7 +64,7 @@ func nodePatch(n *corev1.Node, p model.NodePatch) ([]byte, error) {
 		diff := map[string]any{}
 		for k, v := range want {
 			switch old, ok := have[k]; {
-			case v == "" && field == "annotations" && ok:
+			case v == "" && ok:
 				diff[k] = nil
 			case v != "" && old != v:
 				diff[k] = v
@@ -97,7 +97,7 @@ func nodePatch(n *corev1.Node, p model.NodePatch) ([]byte, error) {
 	return b, nil
 }
 
-// AnnotateClaim sets annotations of a NodeClaim. ErrNotFound where it is gone or is
+// AnnotateClaim sets annotations of a NodeClaim; one with an empty value is removed. ErrNotFound where it is gone or is
 // another one of that name.
 func (c *Client) AnnotateClaim(ctx context.Context, name, uid string, annotations map[string]string) error {
 	claims := c.dynamic.Resource(apiv1.NodeClaims)
@@ -109,7 +109,13 @@ func (c *Client) AnnotateClaim(ctx context.Context, name, uid string, annotation
 		return fmt.Errorf("claim %s: %w", name, err)
 	}
 	// The uid in the patch keeps it off a claim that is made in this moment.
-	b, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": annotations}})
+	values := map[string]any{}
+	for k, v := range annotations {
+		if values[k] = v; v == "" {
+			values[k] = nil
+		}
+	}
+	b, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": values}})
 	if err != nil {
 		return fmt.Errorf("patch of claim %s: %w", name, err)
 	}

@@ -19,15 +19,15 @@ import (
 var errUnfinished = errors.New("drain is not finished")
 
 // drainNode empties one node for all the targets that ask for it.
-func (r *Responder) drainNode(ctx context.Context, targets []*target) {
+func (v *visit) drainNode(ctx context.Context, targets []*target) {
 	t := targets[0]
 	for _, o := range targets {
-		r.advance(ctx, o, ledger.NoticeDraining)
-		if earlier(o, t, r.cfg.Clock.Now()) {
+		v.advance(o, ledger.NoticeDraining)
+		if earlier(o, t, v.cfg.Clock.Now()) {
 			t = o
 		}
 	}
-	end, err := r.steps(ctx, t)
+	end, err := v.steps(ctx, t)
 	for _, o := range targets {
 		o.outcome.Evicted, o.outcome.Waiting, o.outcome.Done = end.evicted, end.last.Waiting, true
 		switch {
@@ -35,11 +35,11 @@ func (r *Responder) drainNode(ctx context.Context, targets []*target) {
 			o.outcome.Done = false
 			o.unfinished = fmt.Errorf("instance %s: %w", o.notice.InstanceID, err)
 		case end.last.Done:
-			r.advance(ctx, o, ledger.NoticeDone)
+			v.advance(o, ledger.NoticeDone)
 		case end.gone:
-			r.advance(ctx, o, ledger.NoticeDone)
+			v.advance(o, ledger.NoticeDone)
 			o.outcome.Reason += "; the instance is gone by now, with the pods that were left"
-		case r.handsOver(o):
+		case v.handsOver(o):
 			o.outcome.Reason += "; the rest of the drain is left to the scaler: " + blockers(end.last)
 		default:
 			o.outcome.Done = false
@@ -57,21 +57,21 @@ type drained struct {
 }
 
 func earlier(a, b *target, now time.Time) bool {
-	da, db := deadlineOf(a.notice, now), deadlineOf(b.notice, now)
+	da, db := a.deadline(now), b.deadline(now)
 	return da != nil && (db == nil || da.Before(*db))
 }
 
 // handsOver says whether somebody else finishes a drain that nothing presses: a
 // scaler that lives, or the sweep, which the ledger makes possible.
-func (r *Responder) handsOver(t *target) bool {
-	return deadlineOf(t.notice, r.cfg.Clock.Now()) == nil && (t.living || r.cfg.Ledger != nil)
+func (v *visit) handsOver(t *target) bool {
+	return t.deadline(v.cfg.Clock.Now()) == nil && (t.living || v.cfg.Ledger != nil)
 }
 
 // steps drives the drain until it is done or the time is over, which is no error.
-func (r *Responder) steps(ctx context.Context, t *target) (end drained, err error) {
+func (v *visit) steps(ctx context.Context, t *target) (end drained, err error) {
 	node := t.found.Node
-	now := r.cfg.Clock.Now()
-	s := &drain.State{Interruption: deadlineOf(t.notice, now)}
+	now := v.cfg.Clock.Now()
+	s := &drain.State{Interruption: t.deadline(now)}
 	if t.again && t.notice.Time.Before(now) { // a sender's clock may be ahead of ours
 		s.Started = t.notice.Time // begun by an earlier invocation: it has settled
 	}
@@ -83,23 +83,28 @@ func (r *Responder) steps(ctx context.Context, t *target) (end drained, err erro
 		deadline := begin.Add(*c.TerminationGP)
 		s.Deadline = &deadline
 	}
+	if t.living {
+		// A scaler is buying machines: who is alone waits for one, as it does there.
+		s.Hold = v.alone(ctx)
+	}
 	for {
-		pods, err := r.pods(ctx, node.Name)
+		var pods []*model.Pod
+		err := v.try(ctx, func() (err error) { pods, err = v.pods(ctx, node.Name); return err })
 		if err != nil {
 			if ctx.Err() != nil {
 				return end, nil
 			}
 			return end, err
 		}
-		end.last = drain.Step(s, node, pods, nil, r.cfg.Clock.Now())
+		end.last = drain.Step(s, node, pods, nil, v.cfg.Clock.Now())
 		if end.last.Done {
 			return end, nil
 		}
-		end.evicted += r.evict(ctx, s, end.last)
-		if end.gone = r.over(s, end.last); end.gone || ctx.Err() != nil {
+		end.evicted += v.evict(ctx, s, end.last)
+		if end.gone = v.over(s, end.last); end.gone || ctx.Err() != nil {
 			return end, nil
 		}
-		r.cfg.Clock.Sleep(ctx, end.last.Next)
+		v.cfg.Clock.Sleep(ctx, end.last.Next)
 		if ctx.Err() != nil {
 			return end, nil
 		}
@@ -108,19 +113,43 @@ func (r *Responder) steps(ctx context.Context, t *target) (end drained, err erro
 
 // over says whether it makes no sense to go on: the instance is gone by now, and
 // with it whatever was on it.
-func (r *Responder) over(s *drain.State, last drain.Result) bool {
-	return s.Interruption != nil && r.cfg.Clock.Now().After(s.Interruption.Add(drain.Stuck)) && len(last.Evict) == 0
+func (v *visit) over(s *drain.State, last drain.Result) bool {
+	return s.Interruption != nil && v.cfg.Clock.Now().After(s.Interruption.Add(drain.Stuck)) && len(last.Evict) == 0
 }
 
-func (r *Responder) pods(ctx context.Context, node string) ([]*model.Pod, error) {
+func (v *visit) pods(ctx context.Context, node string) ([]*model.Pod, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return r.cfg.Cluster.Pods(call, node)
+	return v.cfg.Cluster.Pods(call, node)
+}
+
+// alone makes a function that says whether a pod is the only ready one of its owner. Where
+// that is not known it is not held: budgets still hold.
+func (v *visit) alone(ctx context.Context) func(*model.Pod) bool {
+	type answer struct {
+		at   time.Time
+		held bool
+	}
+	known := map[string]answer{} // by uid
+	return func(p *model.Pod) bool {
+		now := v.cfg.Clock.Now()
+		if a, ok := known[p.UID]; ok && now.Sub(a.at) < aloneFor {
+			return a.held
+		}
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		held, err := v.cfg.Cluster.OnlyReady(call, p)
+		if err != nil {
+			v.cfg.Log.Warn("it is not known whether a pod is the only ready one", zap.String("pod", p.ID()), zap.Error(err))
+		}
+		known[p.UID] = answer{now, held && err == nil}
+		return known[p.UID].held
+	}
 }
 
 // evict carries out one step and tells the drain what came of it. It answers how
 // many pods are on their way.
-func (r *Responder) evict(ctx context.Context, s *drain.State, step drain.Result) int {
+func (v *visit) evict(ctx context.Context, s *drain.State, step drain.Result) int {
 	type answered struct {
 		pod     *model.Pod
 		outcome drain.Outcome
@@ -143,20 +172,20 @@ func (r *Responder) evict(ctx context.Context, s *drain.State, step drain.Result
 		})
 	}
 	for _, p := range step.Evict {
-		do(p, func(ctx context.Context) (drain.Outcome, error) { return r.cfg.Cluster.Evict(ctx, p) })
+		do(p, func(ctx context.Context) (drain.Outcome, error) { return v.cfg.Cluster.Evict(ctx, p) })
 	}
 	for _, d := range step.Delete {
-		do(d.Pod, func(ctx context.Context) (drain.Outcome, error) { return r.cfg.Cluster.DeletePod(ctx, d.Pod, d.Grace) })
+		do(d.Pod, func(ctx context.Context) (drain.Outcome, error) { return v.cfg.Cluster.DeletePod(ctx, d.Pod, d.Grace) })
 	}
 	wg.Wait()
-	now, n := r.cfg.Clock.Now(), 0
+	now, n := v.cfg.Clock.Now(), 0
 	for _, a := range answers {
 		s.Answered(a.pod, a.outcome, now)
 		if a.outcome == drain.Accepted {
 			n++
 		}
 		if a.err != nil {
-			r.cfg.Log.Warn("a pod did not leave", zap.String("pod", a.pod.ID()), zap.Error(a.err))
+			v.cfg.Log.Warn("a pod did not leave", zap.String("pod", a.pod.ID()), zap.Error(a.err))
 		}
 	}
 	return n

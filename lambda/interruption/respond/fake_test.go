@@ -37,10 +37,13 @@ type fake struct {
 	nodes   map[string]*model.Node
 	pods    map[string][]*model.Pod // by node
 	blocked map[string]bool         // pods whose budget allows nothing
+	lone    map[string]bool         // pods that are the only ready ones of their owner
 	stops   time.Duration           // from eviction to the end of a pod
 	pools   map[string]map[string]string
 	fail    map[string]error // by "verb object"
 	log     []string         // every write, in order
+	looked  []string         // instances that were looked for
+	scans   int              // of those, for which all nodes might be read
 }
 
 func newFake(nodes ...*model.Node) *fake {
@@ -81,9 +84,13 @@ func (f *fake) writes() []string {
 	return slices.DeleteFunc(slices.Clone(f.log), func(s string) bool { return strings.HasPrefix(s, "emit ") })
 }
 
-func (f *fake) NodeByInstance(_ context.Context, id string, _ direct.Hints) (*direct.Found, error) {
+func (f *fake) NodeByInstance(_ context.Context, id string, h direct.Hints) (*direct.Found, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looked = append(f.looked, id)
+	if !h.NoScan {
+		f.scans++
+	}
 	if err := f.fail["find "+id]; err != nil {
 		return nil, err
 	}
@@ -121,15 +128,33 @@ func (f *fake) Pods(_ context.Context, node string) ([]*model.Pod, error) {
 	return out, f.fail["pods "+node]
 }
 
+func (f *fake) OnlyReady(_ context.Context, p *model.Pod) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lone[p.Name], f.fail["alone "+p.Name]
+}
+
 func (f *fake) PatchNode(_ context.Context, p model.NodePatch) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.did("taint %s", p.Name); err != nil {
+	verb := "taint"
+	if len(p.RemoveTaints) > 0 {
+		verb = "untaint"
+	}
+	if err := f.did("%s %s", verb, p.Name); err != nil {
 		return err
 	}
 	n := f.nodes[p.Name]
 	n.Taints = append(n.Taints, p.AddTaints...)
-	maps.Copy(n.Labels, p.Labels)
+	for _, gone := range p.RemoveTaints {
+		n.Taints = slices.DeleteFunc(n.Taints, func(t model.Taint) bool { return t == gone })
+	}
+	maps.DeleteFunc(n.Labels, func(k, _ string) bool { v, ok := p.Labels[k]; return ok && v == "" })
+	for k, v := range p.Labels {
+		if v != "" {
+			n.Labels[k] = v
+		}
+	}
 	return nil
 }
 
@@ -142,6 +167,7 @@ func (f *fake) AnnotateClaim(_ context.Context, name, _ string, annotations map[
 				return err
 			}
 			maps.Copy(n.Claim.Annotations, annotations)
+			maps.DeleteFunc(n.Claim.Annotations, func(_, v string) bool { return v == "" })
 			return nil
 		}
 	}
@@ -208,11 +234,16 @@ type brittle struct {
 	ledger.Store
 	instance string
 	away     bool
+	hangs    bool // nothing is answered before the context ends
 }
 
 var errStore = errors.New("conditional write failed")
 
 func (b *brittle) Put(ctx context.Context, it ledger.Item, expect int64, now time.Time) (int64, error) {
+	if b.hangs {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
 	if b.away || b.instance != "" && it.Instance == b.instance {
 		return 0, errStore
 	}
@@ -220,6 +251,10 @@ func (b *brittle) Put(ctx context.Context, it ledger.Item, expect int64, now tim
 }
 
 func (b *brittle) Get(ctx context.Context, k ledger.Key, now time.Time) (ledger.Item, bool, error) {
+	if b.hangs {
+		<-ctx.Done()
+		return ledger.Item{}, false, ctx.Err()
+	}
 	if b.away {
 		return ledger.Item{}, false, ledger.ErrUnavailable
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,133 +16,204 @@ import (
 	"github.com/weir-project/weir/core/model"
 )
 
-// remembered is what the ledger said to a notice.
-type remembered struct {
-	change  ledger.NoticeChange
-	passive bool  // no scaler was active lately: only record
-	err     error // the notice was not recorded, so that its message must come again
+// visit is one invocation at work. What it asks of the ledger it asks beside the work
+// on the cluster, for a table that is away must not hold up a taint or an eviction.
+type visit struct {
+	*Responder
+	ledgerCtx context.Context // ends when the invocation must answer, not when its work ends
+	asked     sync.WaitGroup  // of the ledger, still under way
+	began     time.Time
+	away      atomic.Bool // the ledger did not answer: nobody waits for it again
+	beatOnce  sync.Once
+	beatRead  chan struct{} // closed when the three below are set
+	beat      ledger.Heartbeat
+	beats     bool
+	beatErr   error
+
+	mu    sync.Mutex // guards the cordons of the tally; the rest of it is counted at the end
+	tally tally
 }
 
-// remember looks up whose the instance is and keeps the notice. A ledger that cannot
-// be read keeps nobody from tainting and draining; one that cannot be written has
-// the message come again.
-func (r *Responder) remember(ctx context.Context, t *target) remembered {
-	if r.cfg.Ledger == nil {
-		return remembered{}
+func (r *Responder) visit(ctx context.Context) (*visit, context.CancelFunc) {
+	v := &visit{Responder: r, beatRead: make(chan struct{}), began: r.cfg.Clock.Now(), tally: tally{events: map[[2]string]int{}, sums: map[string]int{}}}
+	cancel := context.CancelFunc(func() {})
+	v.ledgerCtx = context.WithoutCancel(ctx)
+	if end, ok := ctx.Deadline(); ok {
+		v.ledgerCtx, cancel = context.WithDeadline(v.ledgerCtx, end.Add(reserve/2))
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	return v, cancel
+}
+
+// look asks the ledger whose the instance is and whether a scaler lives. One that
+// cannot be read, or not at once, keeps nobody from tainting and draining.
+func (v *visit) look(ctx context.Context, t *target) {
+	if v.cfg.Ledger == nil {
+		return
+	}
+	t.cluster = v.cfg.ClusterName
+	if v.away.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	now := r.cfg.Clock.Now()
-	owner, _, owned, err := ledger.Load[ledger.InstanceOwner](ctx, r.cfg.Ledger, ledger.InstanceKey(r.account(t), r.region(t), t.notice.InstanceID), now)
-	if err != nil {
-		r.cfg.Log.Error("the ledger does not say whose the instance is", zap.String("instance", t.notice.InstanceID), zap.Error(err))
+	now := v.cfg.Clock.Now()
+	v.readHeartbeat(now) // beside the owner
+	owner, _, owned, err := ledger.Load[ledger.InstanceOwner](ctx, v.cfg.Ledger, ledger.InstanceKey(v.account(t), v.region(t), t.notice.InstanceID), now)
+	beat, beats, beatErr := v.heartbeat(ctx, now)
+	if err = errors.Join(err, beatErr); err != nil && !v.away.Swap(true) {
+		v.cfg.Log.Error("the ledger does not say whose instances are and whether a scaler lives: going on without it", zap.String("instance", t.notice.InstanceID), zap.Error(err))
 	}
-	t.owner, t.cluster = owner, r.cfg.ClusterName
-	if owned && owner.Cluster != r.cfg.ClusterName {
-		t.owner, t.cluster = ledger.InstanceOwner{}, owner.Cluster
+	t.known = err == nil
+	if owned {
+		t.owner, t.cluster = owner, owner.Cluster
 	}
-	beat, _, beats, err := ledger.Load[ledger.Heartbeat](ctx, r.cfg.Ledger, ledger.HeartbeatKey(t.cluster), now)
-	if err != nil {
-		r.cfg.Log.Error("the ledger does not say whether a scaler lives", zap.Error(err))
-	}
-	out := remembered{passive: err == nil && (!beats || !beat.Governs(now))}
+	t.passive = beatErr == nil && (!beats || !beat.Governs(now))
 	t.living = beats && beat.Active && beat.Alive(now)
-	_, out.change, out.err = ledger.PutNotice(ctx, r.cfg.Ledger, t.cluster, ledger.NoticeOf(t.notice, now), now)
-	return out
 }
 
-func (r *Responder) account(t *target) string {
+// readHeartbeat begins to read the sign of life of our cluster's scaler, once for each invocation.
+func (v *visit) readHeartbeat(now time.Time) {
+	v.beatOnce.Do(func() {
+		v.asked.Go(func() {
+			defer close(v.beatRead)
+			call, cancel := context.WithTimeout(v.ledgerCtx, callTimeout)
+			defer cancel()
+			v.beat, _, v.beats, v.beatErr = ledger.Load[ledger.Heartbeat](call, v.cfg.Ledger, ledger.HeartbeatKey(v.cfg.ClusterName), now)
+		})
+	})
+}
+
+func (v *visit) heartbeat(ctx context.Context, now time.Time) (ledger.Heartbeat, bool, error) {
+	v.readHeartbeat(now)
+	select {
+	case <-v.beatRead:
+		return v.beat, v.beats, v.beatErr
+	case <-ctx.Done():
+		return ledger.Heartbeat{}, false, fmt.Errorf("reading the heartbeat: %w", ctx.Err())
+	}
+}
+
+// later does something with the ledger once what was asked before for the target has
+// ended, and lets nobody wait for it.
+func (v *visit) later(t *target, f func(ctx context.Context)) {
+	if v.cfg.Ledger == nil {
+		return
+	}
+	before, done := t.tail, make(chan struct{})
+	t.tail = done
+	v.asked.Go(func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		ctx, cancel := context.WithTimeout(v.ledgerCtx, callTimeout)
+		defer cancel()
+		f(ctx)
+	})
+}
+
+// kept waits until the notice is recorded, or says why it is not.
+func (v *visit) kept(t *target) error {
+	if t.tail == nil {
+		return errNoLedger
+	}
+	<-t.tail
+	return t.recorded
+}
+
+var errNoLedger = errors.New("there is no ledger")
+
+// record keeps the notice. One that cannot be written has its message come again.
+func (v *visit) record(t *target) {
+	v.later(t, func(ctx context.Context) {
+		now := v.cfg.Clock.Now()
+		_, t.change, t.recorded = ledger.PutNotice(ctx, v.cfg.Ledger, t.cluster, ledger.NoticeOf(t.notice, now), now)
+	})
+}
+
+func (v *visit) account(t *target) string {
 	if t.notice.Account != "" {
 		return t.notice.Account
 	}
-	return r.cfg.Account
+	return v.cfg.Account
 }
 
-func (r *Responder) region(t *target) string {
+func (v *visit) region(t *target) string {
 	if t.notice.Region != "" {
 		return t.notice.Region
 	}
-	return r.cfg.Region
+	return v.cfg.Region
 }
 
 // disown moves the notice of an instance that is no node of this cluster to those
-// that wait for an owner: a launch may learn of that instance moments later. A notice
-// of another cluster is left to it.
-func (r *Responder) disown(ctx context.Context, t *target) error {
-	if r.cfg.Ledger == nil || t.cluster != r.cfg.ClusterName {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	now := r.cfg.Clock.Now()
-	if _, _, err := ledger.PutNotice(ctx, r.cfg.Ledger, ledger.Unowned, ledger.NoticeOf(t.notice, now), now); err != nil {
-		return err
-	}
-	if t.owner.Claim != "" {
-		return nil // known to be ours: the record of the cluster stays for the scaler
-	}
-	if err := r.cfg.Ledger.Delete(ctx, ledger.NoticeKey(t.cluster, t.notice.InstanceID, string(t.notice.Kind)), ledger.Any); err != nil {
-		return fmt.Errorf("the notice of %s waits for an owner: %w", t.notice.InstanceID, err)
-	}
-	return nil
+// that wait for an owner: a launch may learn of that instance moments later.
+func (v *visit) disown(t *target) {
+	v.later(t, func(ctx context.Context) {
+		now := v.cfg.Clock.Now()
+		if _, _, err := ledger.PutNotice(ctx, v.cfg.Ledger, ledger.Unowned, ledger.NoticeOf(t.notice, now), now); err != nil {
+			t.recorded = errors.Join(t.recorded, err)
+			return
+		}
+		if t.owner.Claim != "" {
+			return // known to be ours: the record of the cluster stays for the scaler
+		}
+		if err := v.cfg.Ledger.Delete(ctx, ledger.NoticeKey(t.cluster, t.notice.InstanceID, string(t.notice.Kind)), ledger.Any); err != nil {
+			t.recorded = errors.Join(t.recorded, fmt.Errorf("the notice of %s waits for an owner: %w", t.notice.InstanceID, err))
+		}
+	})
 }
 
-func (r *Responder) markOffering(ctx context.Context, offering string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := ledger.AddInterruption(ctx, r.cfg.Ledger, r.cfg.Account, r.cfg.Region, offering, r.cfg.Clock.Now())
-	return err
+// mark counts the interruption against the offering, once for each notice.
+func (v *visit) mark(t *target, offering string) {
+	v.later(t, func(ctx context.Context) {
+		if t.change != ledger.NoticeNew {
+			return
+		}
+		if _, err := ledger.AddInterruption(ctx, v.cfg.Ledger, v.cfg.Account, v.cfg.Region, offering, v.cfg.Clock.Now()); err != nil {
+			t.recorded = errors.Join(t.recorded, err)
+		}
+	})
 }
 
 // advance writes down what was done about a notice. It is a help for people and for
 // the sweep: that it was not written is no reason to do everything again.
-func (r *Responder) advance(ctx context.Context, t *target, state string) {
-	if r.cfg.Ledger == nil || t.cluster == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	err := ledger.AdvanceNotice(ctx, r.cfg.Ledger, t.cluster, t.notice.InstanceID, t.notice.Kind, state, string(t.outcome.Action), r.cfg.Clock.Now())
-	if err != nil {
-		r.cfg.Log.Warn("the state of a notice was not written", zap.String("instance", t.notice.InstanceID), zap.Error(err))
-	}
+func (v *visit) advance(t *target, state string) {
+	action := string(t.outcome.Action)
+	v.later(t, func(ctx context.Context) {
+		err := ledger.AdvanceNotice(ctx, v.cfg.Ledger, t.cluster, t.notice.InstanceID, t.notice.Kind, state, action, v.cfg.Clock.Now())
+		if err != nil {
+			v.cfg.Log.Warn("the state of a notice was not written", zap.String("instance", t.notice.InstanceID), zap.Error(err))
+		}
+	})
 }
 
 // sweep carries on with the notices that have no living scaler.
-func (r *Responder) sweep(ctx context.Context) (any, error) {
-	if r.cfg.Ledger == nil {
+func (v *visit) sweep(ctx context.Context) (any, error) {
+	if v.cfg.Ledger == nil {
 		return &Response{Outcomes: []Outcome{}}, nil // nothing was remembered
 	}
-	now := r.cfg.Clock.Now()
-	beat, _, ok, err := ledger.Load[ledger.Heartbeat](ctx, r.cfg.Ledger, ledger.HeartbeatKey(r.cfg.ClusterName), now)
+	now := v.cfg.Clock.Now()
+	beat, beats, err := v.heartbeat(ctx, now)
 	if err != nil {
 		return nil, fmt.Errorf("sweeping notices: %w", err)
 	}
-	if ok && beat.Active && beat.Alive(now) {
+	if beats && beat.Active && beat.Alive(now) {
 		return &Response{Outcomes: []Outcome{}}, nil
 	}
-	notices, err := ledger.Notices(ctx, r.cfg.Ledger, r.cfg.ClusterName, now)
+	notices, err := ledger.Notices(ctx, v.cfg.Ledger, v.cfg.ClusterName, now)
 	if err != nil {
 		return nil, fmt.Errorf("sweeping notices: %w", err)
 	}
-	it := &item{}
+	it := &item{swept: true}
 	for _, n := range notices {
 		if n.State == ledger.NoticeDone || n.Action == string(interrupt.Record) {
 			continue
 		}
-		t := &target{notice: n.Model(), kind: typeOf(model.NoticeKind(n.Kind)), outcome: Outcome{Event: n.EventID, Instance: n.Instance}}
-		t.notice.Account, t.notice.Region = r.cfg.Account, r.cfg.Region
+		t := &target{notice: n.Model(), kind: typeOf(model.NoticeKind(n.Kind)), outcome: Outcome{Event: n.EventID, Type: typeOf(model.NoticeKind(n.Kind)), Instance: n.Instance}}
+		t.notice.Account, t.notice.Region = v.cfg.Account, v.cfg.Region
 		it.targets = append(it.targets, t)
 	}
-	return r.resume(ctx, it)
-}
-
-// resume works on notices that need no parsing.
-func (r *Responder) resume(ctx context.Context, it *item) (any, error) {
-	for _, t := range it.targets {
-		t.err = r.taint(ctx, t)
-	}
-	r.drainAll(ctx, []*item{it})
+	v.work(ctx, []*item{it})
 	for _, t := range it.targets {
 		if t.err != nil || t.unfinished != nil && !errors.Is(t.unfinished, errUnfinished) {
 			return nil, it.err

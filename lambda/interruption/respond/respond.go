@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +26,7 @@ type Cluster interface {
 	NodeByInstance(ctx context.Context, id string, h direct.Hints) (*direct.Found, error)
 	PoolAnnotations(ctx context.Context, name string) (map[string]string, error)
 	Pods(ctx context.Context, node string) ([]*model.Pod, error)
+	OnlyReady(ctx context.Context, p *model.Pod) (bool, error)
 	PatchNode(ctx context.Context, p model.NodePatch) error
 	AnnotateClaim(ctx context.Context, name, uid string, annotations map[string]string) error
 	DeleteClaim(ctx context.Context, name, uid string) error
@@ -47,10 +50,14 @@ type Config struct {
 	Ledger  ledger.Store // nil: none
 	Clock   Clock
 	Log     *zap.Logger
+	Metrics io.Writer // takes lines in the embedded metric format; nil: none
 
 	ClusterName     string
 	Account, Region string        // events of others are not ours; empty = not compared
 	TimeBox         time.Duration // how long one invocation works at most; 0 = what its context leaves
+	// Relay says that every event that comes alone comes in a queue as well: a drain that such an
+	// invocation has no time to finish is no error then, for another one goes on with it.
+	Relay bool
 }
 
 // The timings of an invocation.
@@ -60,6 +67,12 @@ const (
 	near        = 15 * time.Minute // a deadline further away is no reason to hurry
 	parallel    = 10               // evictions at once, per node
 	nodesAtOnce = 16               // nodes tainted at once
+
+	lookFor     = 500 * time.Millisecond // a taint waits no longer for the ledger
+	insistFor   = 5 * time.Second        // what fails is tried again for so long
+	firstWait   = 100 * time.Millisecond // before the second try
+	longestWait = time.Second            // between two tries
+	aloneFor    = 2 * time.Second        // how long it is believed which pods are the only ready ones
 )
 
 // Responder handles invocations. Safe for concurrent use.
@@ -102,6 +115,7 @@ type ItemFailure struct {
 // whoever invokes the function by hand.
 type Outcome struct {
 	Event    string           `json:"event"`
+	Type     string           `json:"type"`
 	Instance string           `json:"instance,omitempty"`
 	Node     string           `json:"node,omitempty"`
 	Action   interrupt.Action `json:"action"`
@@ -122,19 +136,22 @@ type Response struct {
 func (r *Responder) Handle(ctx context.Context, payload []byte) (any, error) {
 	ctx, cancel := r.box(ctx)
 	defer cancel()
+	v, stop := r.visit(ctx)
+	defer stop()
+	defer v.report()
 	if tick(payload) {
-		return r.sweep(ctx)
+		return v.sweep(ctx)
 	}
 	messages, err := event.Split(payload)
 	if err != nil {
-		return nil, r.deadLetter(ctx, event.Message{Body: payload}, err.Error(), false)
+		return nil, v.unreadable(ctx, payload, err)
 	}
 	items := make([]*item, len(messages))
 	for i, m := range messages {
 		items[i] = &item{message: m}
 	}
-	r.work(ctx, items)
-	return answer(items)
+	v.work(ctx, items)
+	return v.answer(items)
 }
 
 // box ends the work early enough to answer before the invocation is killed.
@@ -152,7 +169,7 @@ func (r *Responder) box(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithDeadline(ctx, end)
 }
 
-func answer(items []*item) (any, error) {
+func (v *visit) answer(items []*item) (any, error) {
 	var batch BatchResponse
 	batch.BatchItemFailures = []ItemFailure{}
 	var resp Response
@@ -166,7 +183,7 @@ func answer(items []*item) (any, error) {
 		}
 		if it.message.SQS {
 			batch.BatchItemFailures = append(batch.BatchItemFailures, ItemFailure{it.message.ID})
-		} else {
+		} else if !v.cfg.Relay || !errors.Is(it.err, errUnfinished) {
 			errs = append(errs, it.err)
 		}
 	}
@@ -182,8 +199,10 @@ func answer(items []*item) (any, error) {
 // item is one message on its way through an invocation.
 type item struct {
 	message event.Message
+	swept   bool // its targets come from the ledger, there is no message
 	targets []*target
 	other   []Outcome // of events that are about no node of ours
+	letter  error     // why nobody keeps what cannot be read
 	err     error     // why the message must come again
 }
 
@@ -198,11 +217,13 @@ func (it *item) outcomes() []Outcome {
 func (it *item) fail(err error) { it.err = errors.Join(it.err, err) }
 
 // work taints the nodes of all items before it evicts from any.
-func (r *Responder) work(ctx context.Context, items []*item) {
+func (v *visit) work(ctx context.Context, items []*item) {
 	seen := map[string]bool{}
 	byInstance := map[string][]*target{}
 	for _, it := range items {
-		r.read(ctx, it, seen)
+		if !it.swept {
+			v.read(ctx, it, seen)
+		}
 		for _, t := range it.targets {
 			byInstance[t.notice.InstanceID] = append(byInstance[t.notice.InstanceID], t)
 		}
@@ -215,24 +236,23 @@ func (r *Responder) work(ctx context.Context, items []*item) {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			for _, t := range targets {
-				t.err = r.taint(ctx, t)
+				t.err = v.insist(ctx, t)
 			}
 		})
 	}
 	wg.Wait()
-	r.drainAll(ctx, items)
+	v.drainAll(ctx, items)
+	v.asked.Wait()
+	for _, it := range items {
+		v.close(it)
+	}
 }
 
 // drainAll empties the nodes that were tainted; two notices about one node share one drain.
-func (r *Responder) drainAll(ctx context.Context, items []*item) {
+func (v *visit) drainAll(ctx context.Context, items []*item) {
 	byNode := map[string][]*target{}
 	for _, it := range items {
 		for _, t := range it.targets {
-			if t.err != nil {
-				t.outcome.Done = false
-				t.outcome.Reason = t.err.Error()
-				it.fail(fmt.Errorf("event %s, instance %s: %w", t.notice.EventID, t.notice.InstanceID, t.err))
-			}
 			if t.drain {
 				byNode[t.found.Node.Name] = append(byNode[t.found.Node.Name], t)
 			}
@@ -240,47 +260,82 @@ func (r *Responder) drainAll(ctx context.Context, items []*item) {
 	}
 	var wg sync.WaitGroup
 	for _, targets := range byNode {
-		wg.Go(func() { r.drainNode(ctx, targets) })
+		wg.Go(func() { v.drainNode(ctx, targets) })
 	}
 	wg.Wait()
-	for _, it := range items {
-		for _, t := range it.targets {
-			if t.unfinished != nil {
-				it.fail(t.unfinished)
-			}
-			r.log(t)
+}
+
+// unreadable answers an invocation in whose payload there is nothing to take apart.
+func (v *visit) unreadable(ctx context.Context, payload []byte, err error) error {
+	v.count(Outcome{Type: event.Unknown, Action: interrupt.DeadLetter})
+	v.tally.sums[MetricDeadLetters]++
+	return v.deadLetter(ctx, event.Message{Body: payload}, err.Error(), false)
+}
+
+// close says what became of a message, and whether it must come again.
+func (v *visit) close(it *item) {
+	for _, t := range it.targets {
+		if err := errors.Join(t.err, t.recorded); err != nil {
+			t.outcome.Done = false
+			t.outcome.Reason = err.Error()
+			it.fail(fmt.Errorf("event %s, instance %s: %w", t.notice.EventID, t.notice.InstanceID, err))
 		}
+		if t.unfinished != nil {
+			it.fail(t.unfinished)
+		}
+		v.log(t)
+	}
+	if it.letter != nil {
+		it.fail(it.letter)
+	}
+	for _, o := range it.outcomes() {
+		v.count(o)
+		if o.Action == interrupt.DeadLetter {
+			v.tally.sums[MetricDeadLetters]++
+		}
+	}
+	if it.err != nil {
+		v.tally.sums[MetricRetried]++
 	}
 }
 
 // read takes a message apart. The same event twice in one invocation is one event.
-func (r *Responder) read(ctx context.Context, it *item, seen map[string]bool) {
+func (v *visit) read(ctx context.Context, it *item, seen map[string]bool) {
 	id := event.ID(it.message.Body)
-	ignore := func(why string) {
-		it.other = append(it.other, Outcome{Event: id, Action: interrupt.Ignore, Done: true, Reason: why})
+	ignore := func(kind, instance, why string) {
+		it.other = append(it.other, Outcome{Event: id, Type: kind, Instance: instance, Action: interrupt.Ignore, Done: true, Reason: why})
+		v.cfg.Log.Info("event ignored", zap.String("event", id), zap.String("type", kind), zap.String("instance", instance), zap.String("reason", why))
 	}
 	if id != "" && seen[id] {
-		ignore("an event of this id is handled already")
+		ignore(event.Unknown, "", "an event of this id is handled already")
 		return
 	}
 	received := it.message.Sent
 	if received.IsZero() {
-		received = r.cfg.Clock.Now()
+		received = v.cfg.Clock.Now()
 	}
 	p, err := event.Parse(it.message.Body, received)
 	if err != nil {
-		it.other = append(it.other, Outcome{Event: id, Action: interrupt.DeadLetter, Done: true, Reason: err.Error()})
-		it.err = r.deadLetter(ctx, it.message, err.Error(), it.message.SQS)
+		kind := event.Unknown
+		var e *event.Error
+		if errors.As(err, &e) {
+			kind = e.Type
+		}
+		it.other = append(it.other, Outcome{Event: id, Type: kind, Action: interrupt.DeadLetter, Done: true, Reason: err.Error()})
+		v.asked.Go(func() { it.letter = v.deadLetter(ctx, it.message, err.Error(), it.message.SQS) })
 		return
 	}
 	seen[id] = true
+	for _, w := range p.Warnings {
+		v.cfg.Log.Warn("a part of an event was left out", zap.String("event", id), zap.String("reason", w))
+	}
 	if p.Ignored != "" {
-		ignore(p.Ignored)
+		ignore(p.Type, p.Instance, p.Ignored)
 		return
 	}
 	for _, n := range p.Notices {
 		it.targets = append(it.targets, &target{
-			notice: n, kind: p.Type, outcome: Outcome{Event: n.EventID, Instance: n.InstanceID, Action: interrupt.Ignore},
+			notice: n, kind: p.Type, outcome: Outcome{Event: n.EventID, Type: p.Type, Instance: n.InstanceID, Action: interrupt.Ignore},
 		})
 	}
 }
@@ -289,18 +344,18 @@ func (r *Responder) read(ctx context.Context, it *item, seen map[string]bool) {
 // comes again: of a message in a batch that is certain; an event that came alone is
 // handed back as an error where the ledger cannot keep it, so that the dead-letter
 // queue of the function does.
-func (r *Responder) deadLetter(ctx context.Context, m event.Message, reason string, sqs bool) error {
+func (v *visit) deadLetter(ctx context.Context, m event.Message, reason string, sqs bool) error {
 	body := string(m.Body)
 	if len(body) > 4096 {
-		body = body[:4096]
+		body = strings.ToValidUTF8(body[:4096], "")
 	}
-	r.cfg.Log.Error("event cannot be read", zap.String("reason", reason), zap.String("message", m.ID), zap.String("body", body))
-	if r.cfg.Ledger != nil {
-		err := r.keepDeadLetter(ctx, m.ID, body, reason)
+	v.cfg.Log.Error("event cannot be read", zap.String("reason", reason), zap.String("message", m.ID), zap.String("body", body))
+	if v.cfg.Ledger != nil {
+		err := v.keepDeadLetter(ctx, m.ID, body, reason)
 		if err == nil {
 			return nil
 		}
-		r.cfg.Log.Error("the ledger did not take a dead letter", zap.Error(err))
+		v.cfg.Log.Error("the ledger did not take a dead letter", zap.Error(err))
 	}
 	if sqs {
 		return nil
@@ -317,17 +372,17 @@ type DeadLetter struct {
 	Body    string    `json:"body"`
 }
 
-func (r *Responder) keepDeadLetter(ctx context.Context, id, body, reason string) error {
+func (v *visit) keepDeadLetter(ctx context.Context, id, body, reason string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	now := r.cfg.Clock.Now()
-	k := ledger.Key{Partition: r.cfg.ClusterName + "/deadletter", Sort: now.UTC().Format(time.RFC3339Nano) + "/" + id}
-	_, err := ledger.Save(ctx, r.cfg.Ledger, k, DeadLetter{At: now, Message: id, Reason: reason, Body: body}, ledger.Meta{Expires: now.Add(ledger.DecisionTTL)}, ledger.Any, now)
+	now := v.cfg.Clock.Now()
+	k := ledger.Key{Partition: v.cfg.ClusterName + "/deadletter", Sort: now.UTC().Format(time.RFC3339Nano) + "/" + id}
+	_, err := ledger.Save(ctx, v.cfg.Ledger, k, DeadLetter{At: now, Message: id, Reason: reason, Body: body}, ledger.Meta{Expires: now.Add(ledger.DecisionTTL)}, ledger.Any, now)
 	return err
 }
 
-func (r *Responder) log(t *target) {
-	r.cfg.Log.Info("interruption handled",
+func (v *visit) log(t *target) {
+	v.cfg.Log.Info("interruption handled",
 		zap.String("event", t.notice.EventID), zap.String("kind", string(t.notice.Kind)), zap.String("instance", t.notice.InstanceID),
 		zap.String("node", t.outcome.Node), zap.String("action", string(t.outcome.Action)), zap.Bool("done", t.outcome.Done),
 		zap.Int("evicted", t.outcome.Evicted), zap.Int("waiting", t.outcome.Waiting), zap.String("reason", t.outcome.Reason))

@@ -449,20 +449,52 @@ func TestUnknownInstanceWaitsForAnOwner(t *testing.T) {
 	})
 }
 
-// A planned change that is days away drains gently, and the rest is left to the scaler.
+// A planned change that is days away is for the scaler. Where none gives a sign of life it drains gently.
 func TestPlannedChangeDoesNotHurry(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(spotNode("n1", i1, "a", "kept"))
-		f.blocked["kept"] = true
-		payload := fmt.Sprintf(`{"version":"0","id":"e1","detail-type":"AWS Health Event","source":"aws.health","account":%q,"time":%q,"region":%q,"detail":{"eventArn":"arn:x","service":"EC2","eventTypeCategory":"scheduledChange",
-			"startTime":%q,"affectedEntities":[{"entityValue":%q},{"entityValue":%q}]}}`, account, time.Now().UTC().Format(time.RFC3339), region, time.Now().UTC().Add(72*time.Hour).Format(time.RFC1123), i1, foreign)
-		got := handle(t, responder(t, f, living(t)), []byte(payload))
-		if len(got) != 2 || !got[0].Done || got[0].Waiting != 1 || !strings.Contains(got[0].Reason, "left to the scaler") || got[1].Action != interrupt.Ignore {
-			t.Errorf("outcomes %+v", got)
-		}
-		wantWrites(t, f, "annotate n1-claim", "taint n1", "delete n1-claim", "evict a")
-	})
+	for name, c := range map[string]struct {
+		scaler time.Duration // age of its heartbeat
+		fails  bool          // the notice cannot be recorded
+		want   []string
+		reason string
+	}{
+		"a scaler lives":              {0, false, []string{}, "left to the scaler, which lives"},
+		"but would not hear of it":    {0, true, []string{"annotate n1-claim", "taint n1", "delete n1-claim", "evict a"}, "conditional write failed"},
+		"the scaler has been silent":  {2 * ledger.HeartbeatStale, false, []string{"annotate n1-claim", "taint n1", "delete n1-claim", "evict a"}, "the rest of the drain is left to the scaler"},
+		"the scaler died hours ago":   {20 * time.Hour, false, []string{"annotate n1-claim", "taint n1", "delete n1-claim", "evict a"}, "the rest of the drain is left to the scaler"},
+		"no scaler for more than day": {25 * time.Hour, false, []string{}, "no scaler of this cluster was active"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(spotNode("n1", i1, "a", "kept"))
+				f.blocked["kept"] = true
+				store := &brittle{Store: mem.New()}
+				if err := ledger.Beat(t.Context(), store, cluster, ledger.Heartbeat{At: time.Now().Add(-c.scaler), Active: true}); err != nil {
+					t.Fatal(err)
+				}
+				if c.fails {
+					store.instance = i1
+				}
+				payload := fmt.Sprintf(`{"version":"0","id":"e1","detail-type":"AWS Health Event","source":"aws.health","account":%q,"time":%q,"region":%q,"detail":{"eventArn":"arn:x","service":"EC2","eventTypeCategory":"scheduledChange",
+					"startTime":%q,"affectedEntities":[{"entityValue":%q},{"entityValue":%q}]}}`, account, time.Now().UTC().Format(time.RFC3339), region, time.Now().UTC().Add(72*time.Hour).Format(time.RFC1123), i1, foreign)
+				answer, err := responder(t, f, store).Handle(t.Context(), batch(payload))
+				if got := answer.(*respond.BatchResponse); err != nil || len(got.BatchItemFailures) > 0 != c.fails {
+					t.Errorf("answer %+v, %v", got, err)
+				}
+				if diff := cmp.Diff(c.want, append([]string{}, f.writes()...)); diff != "" {
+					t.Errorf("writes (-want +got):\n%s", diff)
+				}
+				if c.fails {
+					return
+				}
+				got := handle(t, responder(t, f, store), []byte(payload))
+				if len(got) != 2 || !got[0].Done || !strings.Contains(got[0].Reason, c.reason) || got[1].Action == interrupt.Drain {
+					t.Errorf("outcomes %+v, want the reason %q", got, c.reason)
+				}
+			})
+		})
+	}
 }
 
 // The schedule carries on with what no living scaler will.
