@@ -16,6 +16,10 @@ var nodePolicies = []string{
 	"AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryPullOnly", "AmazonSSMManagedInstanceCore",
 }
 
+// keptWithMachines: machines outlive the stack, and without their role and its entry
+// they would be cut off from the cluster. Only a creation that fails takes both back.
+const keptWithMachines = awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE
+
 // NodeRole is the role of the machines: one of our own with its access entry, or an
 // existing one, which is taken as it is.
 type NodeRole struct {
@@ -43,9 +47,11 @@ func NewNodeRole(scope constructs.Construct, id, cluster, existing string) *Node
 		Description:     jsii.String("Nodes that Weir buys for cluster " + cluster),
 		ManagedPolicies: &policies,
 	})
+	role.ApplyRemovalPolicy(keptWithMachines)
 	accept(role, "AwsSolutions-IAM4", "Policy::", reasons)
-	awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
+	entry := awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
 		ClusterName: jsii.String(cluster), PrincipalArn: role.RoleArn(), Type: jsii.String("EC2_LINUX"),
 	})
+	entry.ApplyRemovalPolicy(keptWithMachines, nil)
 	return &NodeRole{Construct: c, Arn: *role.RoleArn(), Name: *role.RoleName()}
 }

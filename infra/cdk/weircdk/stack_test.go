@@ -705,4 +705,9 @@ func TestDeletionReachesTheClusterOnce(t *testing.T) {
 	if tables == 0 {
 		t.Error("the stack has no table")
 	}
+	for _, id := range []string{"NodeRole", "NodeRoleAccessEntry"} {
+		if p := standard(t).get(t, id).DeletionPolicy; p != "RetainExceptOnCreate" {
+			t.Errorf("%s is deleted with the stack (%q), while machines need it", id, p)
+		}
+	}
 }
