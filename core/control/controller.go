@@ -228,7 +228,7 @@ func (c *Controller) result(r execute.Result) {
 	case execute.Plan:
 		c.planned(d, r)
 	case execute.FetchOfferings:
-		if r.Err == nil {
+		if r.Err == nil && c.m.NodeClass(d.Class.Name) != nil {
 			c.fetched[d.Class.Name] = fetch{class: d.Class, at: c.now, list: r.Value.([]*model.Offering)}
 			c.offer(d.Class.Name)
 		}
@@ -294,6 +294,7 @@ func (c *Controller) heartbeat() {
 // and whenever the class changed.
 func (c *Controller) readOfferings() {
 	classes := c.m.World(c.now).NodeClasses
+	maps.DeleteFunc(c.fetched, func(name string, _ fetch) bool { return classes[name] == nil })
 	for _, name := range slices.Sorted(maps.Keys(classes)) {
 		class := classes[name]
 		f := c.fetched[class.Name]

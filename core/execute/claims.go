@@ -92,17 +92,20 @@ func (x *Executor) stepClaims() {
 // goneClaim ends the memory of a claim whose object has vanished.
 func (x *Executor) goneClaim(t *track) {
 	delete(x.tracks, t.name)
+	x.untag(x.reclaim[t.uid].InstanceID)
 	for id, name := range x.describe {
 		if name == t.name {
 			delete(x.describe, id)
 		}
 	}
-	if t.uid == "" || t.phase == "" {
+	if t.uid == "" {
 		return
 	}
-	st := x.stateOf(t, nil, claim.Gone)
-	x.remember(ledger.ClaimKey(x.cfg.Cluster, t.uid), st, ledger.Meta{Instance: st.InstanceID, Expires: x.now.Add(ledger.ClaimTTL)})
-	x.reclaim[t.uid] = st
+	if t.phase != "" {
+		st := x.stateOf(t, nil, claim.Gone)
+		x.remember(ledger.ClaimKey(x.cfg.Cluster, t.uid), st, ledger.Meta{Instance: st.InstanceID, Expires: x.now.Add(ledger.ClaimTTL)})
+	}
+	delete(x.reclaim, t.uid)
 }
 
 // look takes the next steps of one claim.

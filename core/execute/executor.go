@@ -36,8 +36,10 @@ const (
 	OrphanAge     = 30 * time.Second // younger instances are not looked at by garbage collection
 	ReplaceWithin = 10 * time.Minute // replacements of a disruption must be usable after so long
 	DefaultSweep  = time.Minute
-	maxPerLaunch  = 50 // claims in one launch
 	maxOffers     = 60 // offers in one launch
+
+	// maxPerLaunch claims in one launch: they are closed with two records each, and that of the launch, in one transaction.
+	maxPerLaunch = (ledger.MaxTransact - 1) / 2
 )
 
 // Config of an Executor. All fields but Sweep are needed.

@@ -914,10 +914,14 @@ func (x *Executor) close(l *launch) {
 		return
 	}
 	puts := []ledger.PutOp{{Item: items[0], Expect: l.version}}
-	for _, it := range items[1:] {
+	together := min(len(items), ledger.MaxTransact)
+	for _, it := range items[1:together] {
 		puts = append(puts, ledger.PutOp{Item: it, Expect: ledger.Any})
 	}
 	if x.do(l.key(), CloseLaunch{ID: l.id, Puts: puts}) {
+		for _, it := range items[together:] { // of a launch that an earlier release made larger
+			x.rememberItem(it)
+		}
 		bought = slices.DeleteFunc(bought, func(b Shortage) bool { return !x.wasShort[b.Offering] })
 		if len(bought) > 0 {
 			x.Short(bought, x.now) // what can be bought again is not short any more

@@ -47,7 +47,9 @@ func (x *Executor) recover(r Recovered) {
 	}
 	x.reclaim = map[string]ledger.ClaimState{}
 	for _, s := range r.States {
-		x.reclaim[s.UID] = s
+		if s.State != string(claim.Gone) {
+			x.reclaim[s.UID] = s
+		}
 	}
 	for key, h := range r.Health {
 		x.wasShort[key] = x.wasShort[key] || h.Shortages > 0

@@ -36,6 +36,7 @@ func (x *Executor) stepSweep() {
 // or ended; claims without an instance are deleted.
 func (x *Executor) swept(s Swept) {
 	x.list(s.Instances, s.Claims, x.sweptAt)
+	x.forget(s)
 	byPID := map[string]bool{}
 	exists := map[string]bool{}
 	for _, c := range s.Claims {

@@ -102,12 +102,19 @@ func (x *Executor) stepTags() {
 func (x *Executor) taggedInstances(r Result) {
 	ids, _ := r.Value.([]string)
 	for _, id := range ids {
-		x.tags.done[id] = true
-		if name := x.tags.names[id]; name != "" {
+		name := x.tags.names[id]
+		delete(x.tags.names, id)
+		if x.tracks[name] != nil { // its claim may be gone by now
+			x.tags.done[id] = true
 			x.recheck(name, 0)
 		}
-		delete(x.tags.names, id)
 	}
+}
+
+// untag forgets an instance whose claim is gone.
+func (x *Executor) untag(id string) {
+	delete(x.tags.names, id)
+	delete(x.tags.done, id)
 }
 
 // tagInstances sets what is missing. An instance that is gone needs none, and one that EC2 refuses
