@@ -226,6 +226,7 @@ func TestThrottlingIsNoMissingCapacity(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, []string{"m5.large"}, map[string]int{"s1": 300, "cr-9": 3}, "s1/z-a")
 			s.class.Status.CapacityReservations = []awsv1.CapacityReservation{{ID: "cr-9", InstanceType: "m5.large", AvailabilityZone: "z-a"}}
+			s.SetClass(s.class, map[string]int{"cr-9": 3})
 			s.r.fleet = refuse(code)
 			_, a, err := s.launch(t, model.Reserved, cloud.Offer{InstanceType: "m5.large", Zone: "z-a", ReservationID: "cr-9"})
 			if err != nil || len(a.Errors) != 1 || a.Errors[0].Kind != want {

@@ -106,6 +106,22 @@ func (p *Provider) SetClass(c *awsv1.EC2NodeClass, free map[string]int) {
 	defer p.mu.Unlock()
 	p.classes[c.Name] = c
 	maps.Copy(p.free, free)
+	p.forget()
+}
+
+// forget drops what was known of subnets and reservations that no class names any more. The lock is held.
+func (p *Provider) forget() {
+	named := map[string]bool{}
+	for _, c := range p.classes {
+		for _, s := range c.Status.Subnets {
+			named[s.ID] = true
+		}
+		for _, r := range c.Status.CapacityReservations {
+			named[r.ID] = true
+		}
+	}
+	maps.DeleteFunc(p.free, func(id string, _ int) bool { return !named[id] })
+	maps.DeleteFunc(p.shut, func(id string, until time.Time) bool { return !named[id] || !p.cfg.Now().Before(until) })
 }
 
 // DropClass forgets a class.
@@ -114,6 +130,7 @@ func (p *Provider) DropClass(name string) {
 	defer p.mu.Unlock()
 	delete(p.classes, name)
 	delete(p.types, name)
+	p.forget()
 }
 
 // class finds a class that may be launched from.
@@ -227,7 +244,9 @@ func (p *Provider) reserve(r *render.Request, l cloud.Launch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s := range seen {
-		p.free[s] = max(p.free[s]-len(l.Claims), 0)
+		if left, known := p.free[s]; known {
+			p.free[s] = max(left-len(l.Claims), 0)
+		}
 	}
 }
 

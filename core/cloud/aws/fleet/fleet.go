@@ -364,6 +364,12 @@ func (f *Fleet) CollectTemplates(ctx context.Context, unused time.Duration, clas
 			gone = append(gone, name)
 		}
 	}
+	if class != "" {
+		return gone, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.templates, func(_ string, last time.Time) bool { return f.now().Sub(last) >= unused }) // those that others deleted
 	return gone, nil
 }
 
