@@ -17,13 +17,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/weir-project/weir/core/api/v1"
 	"github.com/weir-project/weir/core/cloud/sim"
-	"github.com/weir-project/weir/core/interrupt"
-	"github.com/weir-project/weir/infra/crds"
 	"github.com/weir-project/weir/integration/harness"
 )
 
@@ -61,8 +58,9 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// begin starts a process that ends with the test, and hands each line of its output to heard.
-func begin(t *testing.T, heard func(string), path string, args ...string) {
+// begin starts a process that ends with the test, and hands each line of its output to heard. kill ends it at once, with no
+// time for anything.
+func begin(t *testing.T, heard func(string), path string, args ...string) (kill func()) {
 	t.Helper()
 	name := filepath.Base(path)
 	cmd := exec.Command(path, args...)
@@ -90,9 +88,13 @@ func begin(t *testing.T, heard func(string), path string, args ...string) {
 			}
 		}
 	}()
+	killed := false
 	t.Cleanup(func() {
-		err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), stdin.Close())
-		if e := cmd.Wait(); e != nil && !strings.Contains(e.Error(), "signal: terminated") {
+		err := stdin.Close()
+		if !killed {
+			err = errors.Join(err, cmd.Process.Signal(syscall.SIGTERM))
+		}
+		if e := cmd.Wait(); e != nil && !strings.Contains(e.Error(), "signal: terminated") && !killed {
 			err = errors.Join(err, e)
 		}
 		err = errors.Join(err, in.Close())
@@ -104,17 +106,24 @@ func begin(t *testing.T, heard func(string), path string, args ...string) {
 			t.Logf("%s said:\n%s", name, said)
 		}
 	})
+	return func() {
+		t.Helper()
+		killed = true
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
-// startEC2 starts a simulated EC2 whose machines join the cluster.
-func startEC2(t *testing.T, bin string, c *harness.ControlPlane) (url string, client *sim.Client) {
+// startEC2 starts a simulated EC2 whose machines join the cluster, and go so long after their warning.
+func startEC2(t *testing.T, bin string, c *harness.ControlPlane, notice time.Duration) (url string, client *sim.Client) {
 	t.Helper()
 	ready := make(chan string, 1)
 	begin(t, func(line string) {
 		if u, ok := strings.CutPrefix(line, "READY url="); ok {
 			ready <- u
 		}
-	}, filepath.Join(bin, "simcloud"), "--with-parent", "--kubeconfig", c.Kubeconfig, "--listen", "127.0.0.1:0", "--cluster", "e2e", "--notice", deadline.String())
+	}, filepath.Join(bin, "simcloud"), "--with-parent", "--kubeconfig", c.Kubeconfig, "--listen", "127.0.0.1:0", "--cluster", "e2e", "--notice", notice.String())
 	select {
 	case url := <-ready:
 		return url, sim.Dial(url)
@@ -122,89 +131,6 @@ func startEC2(t *testing.T, bin string, c *harness.ControlPlane) (url string, cl
 		t.Fatal("simcloud is not ready")
 		return "", nil
 	}
-}
-
-// TestLambdaBesideALivingScaler: both hear of the interruption. The node is drained once, its pods are replaced while it
-// drains, the budget holds, and no machine is left over.
-func TestLambdaBesideALivingScaler(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
-	// A cluster of its own, for the scaler looks after all of it.
-	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace))
-	c.InstallCRDs(t, crds.FS)
-	bin := programs(t)
-	url, ec2 := startEC2(t, bin, c)
-	begin(t, func(string) {}, filepath.Join(bin, "weir-scaler"), "--kubeconfig", c.Kubeconfig, "--cluster-name", "e2e", "--region", "us-east-1",
-		"--account", "111122223333", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--cloud", "sim", "--cloud-address", url, "--ledger", "bolt",
-		"--ledger-path", filepath.Join(t.TempDir(), "ledger.db"), "--strategy-binary", filepath.Join(bin, "weir-strategy"),
-		"--metrics-port", "0", "--health-probe-port", "0")
-	for _, file := range []string{"seed/ec2-node-class-default.yaml", "demo-spot.yaml", "web.yaml"} {
-		text, err := os.ReadFile(filepath.Join("..", "demo", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Apply(t, metav1.NamespaceDefault, string(text))
-	}
-	fn := startFunction(t, buildLambda(t), c, "300")
-	f := &fleet{ControlPlane: c, t: t, ns: metav1.NamespaceDefault}
-	var node string
-	harness.Eventually(t, "20 pods on machines that were bought, and their budget knows", patience, func(ctx context.Context) error {
-		on, err := f.ready(ctx, "web")
-		if err != nil {
-			return err
-		}
-		if len(on) != 20 {
-			return fmt.Errorf("%d of 20 are ready", len(on))
-		}
-		pdb, err := c.Client.PolicyV1().PodDisruptionBudgets(f.ns).Get(ctx, "web", metav1.GetOptions{})
-		if err == nil && pdb.Status.CurrentHealthy != 20 {
-			err = fmt.Errorf("the budget counts %d", pdb.Status.CurrentHealthy)
-		}
-		node = on[0]
-		return err
-	})
-	instance, claim := instanceOfNode(t, c, node)
-
-	stop := f.watchBudget("web", 16)
-	if err := ec2.Reclaim(t.Context(), instance); err != nil { // the scaler hears of it from EC2
-		t.Fatal(err)
-	}
-	got := fn.mustInvoke(spotEvent("lambda", instance)) // the function hears of it too
-	if got.ErrorMessage != "" || len(got.Outcomes) != 1 || !got.Outcomes[0].Done || got.Outcomes[0].Action != interrupt.Drain {
-		t.Errorf("answer %+v", got)
-	}
-	harness.Eventually(t, "every replica runs elsewhere and the machine is gone", patience, func(ctx context.Context) error {
-		on, err := f.ready(ctx, "web")
-		if err != nil {
-			return err
-		}
-		if len(on) != 20 || slices.Contains(on, node) {
-			return fmt.Errorf("ready on %v", on)
-		}
-		switch _, err := c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); {
-		case err == nil:
-			return fmt.Errorf("node %s is still there", node)
-		case !apierrors.IsNotFound(err):
-			return err
-		}
-		// The claim's finalizer goes after its node and its instance are seen to be gone, a step of the scaler later.
-		if _, err := c.Dynamic.Resource(v1.NodeClaims).Get(ctx, claim, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("claim %s is still there (%w)", claim, err)
-		}
-		machines, err := ec2.Machines(ctx)
-		if err != nil {
-			return err
-		}
-		for _, m := range machines {
-			if m.ID == instance && m.State != "terminated" {
-				return fmt.Errorf("instance %s is %s", instance, m.State)
-			}
-		}
-		return nil
-	})
-	stop()
-	oneMachinePerClaim(t, c, ec2)
 }
 
 // instanceOfNode waits until a node is owned by its claim, and names both.

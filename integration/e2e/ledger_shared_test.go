@@ -18,9 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/weir-project/weir/core/api/v1"
-	"github.com/weir-project/weir/core/interrupt"
+	"github.com/weir-project/weir/core/event"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/ledger/dynamo"
+	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/infra/crds"
 	"github.com/weir-project/weir/integration/aws/moto"
 	"github.com/weir-project/weir/integration/harness"
@@ -37,11 +38,13 @@ func withEnv(t *testing.T, env []string, path string) string {
 	return script
 }
 
-// TestScalerAndLambdaShareATable: the real programs and one DynamoDB table. The function hears of an interruption, and
-// the scaler only from the table; then the table is away while pods come, and nothing is lost when it is back.
+// TestScalerAndLambdaShareATable: the real programs, one DynamoDB table, and machines that go two minutes after their warning.
+// The function hears of an interruption, and the scaler only from the table. Then both hear, while the table is away and more
+// pods come; then only the scaler; then the scaler is dead. Each time the pods run elsewhere before the machine goes, their
+// budget is never broken, and nothing is lost or bought twice.
 func TestScalerAndLambdaShareATable(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute")
+		t.Skip("takes two minutes")
 	}
 	aws := moto.Own(t)
 	table := aws.Table(t)
@@ -50,9 +53,9 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace))
 	c.InstallCRDs(t, crds.FS)
 	bin := programs(t)
-	url, ec2 := startEC2(t, bin, c)
+	url, ec2 := startEC2(t, bin, c, event.SpotNotice)
 	away, back := make(chan struct{}, 1000), make(chan struct{}, 1000) // what the scaler says about the table
-	begin(t, func(line string) {
+	kill := begin(t, func(line string) {
 		for text, said := range map[string]chan struct{}{"the ledger is away": away, "the ledger is back": back} {
 			if strings.Contains(line, text) {
 				select {
@@ -75,9 +78,10 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 	b.bootstrap = withEnv(t, append(aws.Environ(), "WEIR_LEDGER=dynamodb", "WEIR_LEDGER_TABLE="+table), b.bootstrap)
 	fn := startFunction(t, b, c, "300")
 	f := &fleet{ControlPlane: c, t: t, ns: metav1.NamespaceDefault}
-	node := f.allOn(20, "")
-	instance, claim := instanceOfNode(t, c, node)
+	f.allOn(20, "")
 	f.recorded(store)
+	rec := f.reclaims(ec2, fn, 16)
+	node, instance, claim := rec.fullest()
 
 	now := time.Now()
 	owner, _, ok, err := ledger.Load[ledger.InstanceOwner](t.Context(), store, ledger.InstanceKey("111122223333", "us-east-1", instance), now)
@@ -89,18 +93,13 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 		t.Errorf("schema %+v, %v, %v", schema, ok, err)
 	}
 
-	stop := f.watchBudget("web", 16)
-	got := fn.mustInvoke(spotEvent("shared", instance)) // nobody tells the scaler but the table
-	if got.ErrorMessage != "" || len(got.Outcomes) != 1 || !got.Outcomes[0].Done || got.Outcomes[0].Action != interrupt.Drain {
-		t.Errorf("answer %+v", got)
-	}
-	f.allOn(20, node)
+	rec.take("the scaler hears of it by the table alone", node, 20, reclaim{lambda: true, secret: true, replaced: true})
 	harness.Eventually(t, "the notice is done, the claim is gone", patience, func(ctx context.Context) error {
 		notices, err := ledger.Notices(ctx, store, "e2e", time.Now())
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(notices, func(n ledger.Notice) bool { return n.Instance == instance && n.EventID == "shared" }); i < 0 || notices[i].State != ledger.NoticeDone {
+		if i := slices.IndexFunc(notices, func(n ledger.Notice) bool { return n.Instance == instance && n.Kind == string(model.NoticeSpot) }); i < 0 || notices[i].State != ledger.NoticeDone {
 			return fmt.Errorf("notices %+v", notices)
 		}
 		_, err = c.Dynamic.Resource(v1.NodeClaims).Get(ctx, claim, metav1.GetOptions{})
@@ -112,7 +111,6 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 		}
 		return nil
 	})
-	stop()
 	harness.Eventually(t, "the offering is remembered", patience, func(ctx context.Context) error {
 		health, err := ledger.Offerings(ctx, store, "111122223333", "us-east-1", time.Now())
 		if h, ok := health[owner.Offering]; err == nil && (!ok || h.Interruptions == 0) {
@@ -122,13 +120,24 @@ func TestScalerAndLambdaShareATable(t *testing.T) {
 	})
 
 	outage := aws.Order(-1, moto.CutBefore, func(moto.Call) bool { return true })
+	node, _, _ = rec.fullest()
+	rec.take("both hear of it, and the table is away", node, 20, reclaim{lambda: true, scaler: true, replaced: true, unrecorded: true})
 	f.scale(32)
 	f.allOn(32, "")
 	await(t, "the scaler says that the table is away", away)
 	outage.End()
 	await(t, "the scaler says that it is back", back)
 	f.recorded(store)
+
+	node, _, _ = rec.fullest()
+	rec.take("the function is dead", node, 32, reclaim{scaler: true, replaced: true})
 	oneMachinePerClaim(t, c, ec2)
+
+	f.scale(20) // which leaves room: nobody buys machines now
+	f.allOn(20, "")
+	kill()
+	node, _, _ = rec.fullest()
+	rec.take("the scaler is dead", node, 20, reclaim{lambda: true, scaler: true})
 }
 
 func await(t *testing.T, what string, said <-chan struct{}) {

@@ -218,7 +218,7 @@ func TestScalerDies(t *testing.T) {
 	c := harness.Cluster(t, harness.NodeMonitorGrace(nodeGrace)) // its own: the scaler looks after all of it
 	c.InstallCRDs(t, crds.FS)
 	bin := programs(t)
-	url, ec2 := startEC2(t, bin, c)
+	url, ec2 := startEC2(t, bin, c, deadline)
 	k := &killed{ControlPlane: c, ec2: ec2, bin: bin, config: filepath.Join(t.TempDir(), "config.yaml")}
 	memory := filepath.Join(t.TempDir(), "ledger.db")
 	text := fmt.Sprintf(scalerConfig, url, memory, filepath.Join(bin, "weir-strategy"))
