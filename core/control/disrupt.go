@@ -34,6 +34,9 @@ func (c *Controller) consolidate() {
 		d.candidate = nil // what waits comes first, and changes what may be given back
 		return
 	}
+	if d.last.After(c.now) {
+		d.last = c.now // the clock was set back
+	}
 	at := d.last.Add(c.set.DisruptEvery)
 	if d.candidate != nil {
 		at = d.confirm
@@ -84,6 +87,7 @@ func (c *Controller) disruptPlanned(e execute.Plan, r execute.Result) {
 		plan.ID = fmt.Sprintf("disrupt-%s", e.World.Now.UTC().Format("20060102T150405.000"))
 	}
 	c.blocked(e.World, plan.Blocked)
+	c.shut(e.World)
 	c.acceptStatic(plan)
 	ready := startable(plan)
 	if len(ready) == 0 {
@@ -229,6 +233,7 @@ func samePods(a, b *model.Node) bool {
 // quiet are the reasons that need no event: they say nothing that a person would act on.
 var quiet = map[string]bool{
 	disrupt.BlockedUnmanaged: true, disrupt.BlockedRunning: true, disrupt.BlockedAfter: true, disrupt.BlockedFrozen: true, disrupt.BlockedNever: true,
+	disrupt.BlockedYoung: true, disrupt.BlockedSoak: true, disrupt.BlockedWave: true, disrupt.BlockedHalted: true, disrupt.BlockedPaused: true, // the pool says so
 	disrupt.BlockedNotJoined: true, disrupt.BlockedUninitialized: true, disrupt.BlockedDeleting: true, disrupt.BlockedNominated: true,
 }
 
@@ -244,7 +249,7 @@ func (c *Controller) blocked(w *model.World, list []model.Blocked) {
 		}
 		reason := "DisruptionBlocked"
 		switch b.Reason {
-		case disrupt.BlockedReplacement, disrupt.BlockedType, disrupt.BlockedPolicy, disrupt.BlockedPrice, disrupt.BlockedStrategy, disrupt.BlockedBalanced, disrupt.BlockedUnsupported:
+		case disrupt.BlockedCheapest, disrupt.BlockedSpotToSpot, disrupt.BlockedReplacement, disrupt.BlockedType, disrupt.BlockedPolicy, disrupt.BlockedPrice, disrupt.BlockedStrategy, disrupt.BlockedBalanced, disrupt.BlockedUnsupported:
 			reason = "Unconsolidatable"
 		}
 		message := b.Message

@@ -97,6 +97,9 @@ func (c *Controller) held(w *model.World) (paused, waves map[string]*model.Hold)
 	running := c.x.Running()
 	for _, name := range slices.Sorted(maps.Keys(c.holds.states)) {
 		h := c.holds.states[name]
+		if h.paused.After(c.now.Add(disrupt.CircleWindow)) {
+			h.paused = c.now // the clock was set back: no pause is longer than that
+		}
 		p := w.Pool(name)
 		if p == nil {
 			delete(c.holds.states, name)
@@ -156,6 +159,27 @@ func (c *Controller) stepWave(w *model.World, p *model.Pool, h *poolHold, runnin
 
 func (c *Controller) poolEvent(p *model.Pool, warning bool, reason, message string) {
 	c.x.Event(model.Event{Object: model.ObjectRef{Kind: "NodePool", Name: p.Name, UID: p.UID}, Warning: warning, Reason: reason, Message: message}, c.now)
+}
+
+// shut tells on each pool for which reasons its budgets allow nothing at all.
+func (c *Controller) shut(w *model.World) {
+	for _, p := range w.Pools {
+		total, _ := disrupt.Disrupting(w, p.Name, nil)
+		if total == 0 {
+			continue
+		}
+		for _, reason := range []model.DisruptionReason{model.Empty, model.Drifted, model.Underutilized} {
+			a := disrupt.Allowed(p, reason, total, 0, w.Now)
+			if a.Nodes > 0 {
+				continue
+			}
+			message := fmt.Sprintf("No allowed disruptions for disruption reason %s due to blocking budget: %s", reason, a.Why)
+			if a.Until != nil {
+				message += ", until " + a.Until.UTC().Format(time.RFC3339)
+			}
+			c.poolEvent(p, false, "DisruptionBlocked", message)
+		}
+	}
 }
 
 // circles pauses the pools whose pods a command would move in circles; it answers why

@@ -51,6 +51,23 @@ func Allowed(p *model.Pool, reason model.DisruptionReason, total, lost int, now 
 	if err := CheckBudgets(p); err != nil {
 		return Allowance{Why: err.Error()}
 	}
+	a := allowed(p, reason, total, lost, now)
+	for range 100 { // where one window ends, another budget's may go on
+		if a.Until == nil {
+			break
+		}
+		then := allowed(p, reason, total, lost, *a.Until)
+		if then.Nodes > 0 {
+			break
+		}
+		if a.Until = then.Until; a.Until == nil {
+			a.Why = then.Why
+		}
+	}
+	return a
+}
+
+func allowed(p *model.Pool, reason model.DisruptionReason, total, lost int, now time.Time) Allowance {
 	limit, why := Unlimited, ""
 	var until *time.Time
 	for _, b := range p.Budgets {
@@ -67,11 +84,17 @@ func Allowed(p *model.Pool, reason model.DisruptionReason, total, lost int, now 
 		}
 		limit, until = n, nil
 		why = fmt.Sprintf("budget %q allows %d of %d nodes, and %d are disrupted already", b.Nodes, n, total, lost)
+		if b.Schedule == "" && n == 0 {
+			why = fmt.Sprintf("budget %q allows 0 of %d nodes at any time, until the NodePool is changed", b.Nodes, total)
+		}
 		if b.Schedule != "" {
 			why = fmt.Sprintf("budget %q (schedule %q, %s) allows %d of %d nodes, and %d are disrupted already",
 				b.Nodes, b.Schedule, b.Duration, n, total, lost)
 			if n-lost <= 0 {
 				until = end
+			}
+			if end == nil {
+				why += "; its windows overlap without end"
 			}
 		}
 	}

@@ -138,11 +138,11 @@ func (c *checker) nodeBlock(n *model.Node) *model.Blocked {
 	case !n.Managed():
 		return no(BlockedUnmanaged, "node has no NodeClaim, so it is not ours to remove")
 	case !n.Joined():
-		return no(BlockedNotJoined, "nodeclaim does not have an associated node")
+		return no(BlockedNotJoined, "nodeclaim does not have an associated node%s", said(n.Claim, model.CondLaunched, model.CondRegistered))
 	case n.BeingRemoved():
-		return no(BlockedDeleting, "node is deleting or marked for deletion")
+		return no(BlockedDeleting, "node is deleting or marked for deletion%s", said(n.Claim, model.CondDrained, model.CondVolumesDetached))
 	case !n.Initialized():
-		return no(BlockedUninitialized, "node isn't initialized: not ready, startup taints left, or resources not registered")
+		return no(BlockedUninitialized, "node isn't initialized%s", orElse(said(n.Claim, model.CondInitialized), ": not ready, startup taints left, or resources not registered"))
 	case nominated && until.After(c.w.Now):
 		b := no(BlockedNominated, "node is nominated for a pending pod")
 		b.Until = &until
@@ -160,6 +160,8 @@ func (c *checker) nodeBlock(n *model.Node) *model.Blocked {
 	switch {
 	case pool == nil:
 		return no(BlockedPool, "NodePool not found (NodePool=%s)", n.Pool())
+	case pool.Deleting:
+		return no(BlockedPool, "NodePool %s is being deleted, and its nodes go with it", pool.Name)
 	case len(c.types[pool.NodeClass.Name]) == 0:
 		why := pool.Unusable
 		if why == "" {
@@ -170,6 +172,16 @@ func (c *checker) nodeBlock(n *model.Node) *model.Blocked {
 		return no(BlockedFrozen, "%s", c.opts.Frozen)
 	}
 	return heldBack(c.opts.Paused[pool.Name], pool, BlockedPaused)
+}
+
+// said is what the first of some conditions of a claim that is not true has to say.
+func said(c *model.Claim, conditions ...string) string {
+	for _, t := range conditions {
+		if x := c.Condition(t); x.Status != "True" && x.Reason != "" {
+			return ": " + orElse(x.Message, x.Reason)
+		}
+	}
+	return ""
 }
 
 // firstBlock is the first of several verdicts that blocks.
@@ -231,6 +243,9 @@ func (c *checker) pdbBlock(p *model.Pod) *model.Blocked {
 		sort.Strings(names)
 		return no(BlockedMultiplePDBs, "eviction does not support multiple PDBs: pod %s is selected by %s", p.ID(), strings.Join(names, ", "))
 	case len(match) == 1 && match[0].DisruptionsAllowed <= 0 && (!match[0].AlwaysAllow || p.Ready):
+		if match[0].FullyBlocking {
+			return no(BlockedPDB, "pdb prevents pod evictions: %s/%s can never allow one (maxUnavailable 0 or minAvailable 100%%), so pod %s keeps the node for as long as it runs", match[0].Namespace, match[0].Name, p.ID())
+		}
 		return no(BlockedPDB, "pdb prevents pod evictions: %s/%s allows no disruption of pod %s now", match[0].Namespace, match[0].Name, p.ID())
 	}
 	return nil

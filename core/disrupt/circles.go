@@ -184,7 +184,7 @@ func (m *Moves) Circle(w *model.World, c *model.Command, hops []Hop, most int) *
 	for i := range hops {
 		h := &hops[i]
 		recent := slices.Clone(h.Trail)
-		for len(recent) > 0 && !recent[0].At.After(begin) {
+		for len(recent) > 0 && (!recent[0].At.After(begin) || recent[0].At.After(w.Now)) { // later than now: the clock was set back
 			recent = recent[1:]
 		}
 		if len(recent) > most {
@@ -212,7 +212,7 @@ func back(w *model.World, c *model.Command, hops []Hop, begin time.Time) *Circle
 		h := &hops[i]
 		here := h.Trail[len(h.Trail)-1]
 		for k, stop := range h.Trail[:len(h.Trail)-1] {
-			if stop.Reason != model.Underutilized || !stop.At.After(begin) || stop.Offering == here.Offering {
+			if stop.Reason != model.Underutilized || !stop.At.After(begin) || stop.At.After(w.Now) || stop.Offering == here.Offering {
 				continue
 			}
 			for _, mv := range c.Moves {

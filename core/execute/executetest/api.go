@@ -92,6 +92,12 @@ func (a *API) PutPool(p *model.Pool) {
 	a.changes = append(a.changes, cluster.UpsertPool{Pool: p})
 }
 
+// RemovePool makes a pool vanish, as the API server does once its claims are gone.
+func (a *API) RemovePool(name string) {
+	delete(a.Pools, name)
+	a.changes = append(a.changes, cluster.DeletePool{Name: name})
+}
+
 // PutClass applies a node class.
 func (a *API) PutClass(c *model.NodeClass) {
 	a.Classes[c.Name] = c
