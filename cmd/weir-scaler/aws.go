@@ -79,7 +79,7 @@ func openAWS(ctx context.Context, c *config.Config, clients *kube.Clients, serve
 		Failed: func(class string, err error) { log.Warn("EC2NodeClass", zap.String("class", class), zap.Error(err)) },
 	})
 	return &backend{
-		provider: provider, queue: sqs.NewFromConfig(settings),
+		provider: provider, queue: sqs.NewFromConfig(settings), status: api,
 		run: func(ctx context.Context) {
 			var wg sync.WaitGroup
 			wg.Go(func() { readStock(ctx, provider, log) })

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-project/weir/core/cloud"
 	"github.com/weir-project/weir/core/cloud/aws/sdkconf"
+	"github.com/weir-project/weir/core/cloud/aws/status"
 	"github.com/weir-project/weir/core/cloud/sim"
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/config/live"
@@ -102,15 +103,19 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 		log.Error("watch", zap.String("kind", kind), zap.String("name", name), zap.Error(err))
 	}})
 
-	beside := sold.lead
+	leading := []func(context.Context){sold.lead}
 	if name := cfg.Interruption.Queue; name != "" && sold.queue != nil {
-		read := l.hear(sold.queue, name)
-		beside = func(ctx context.Context) {
-			var wg sync.WaitGroup
-			wg.Go(func() { sold.lead(ctx) })
-			wg.Go(func() { read(ctx) })
-			wg.Wait()
+		leading = append(leading, l.hear(sold.queue, name))
+	}
+	if sold.status != nil {
+		leading = append(leading, func(ctx context.Context) { status.Run(ctx, sold.status, time.Now, l.checks()) })
+	}
+	beside := func(ctx context.Context) {
+		var wg sync.WaitGroup
+		for _, f := range leading {
+			wg.Go(func() { f(ctx) })
 		}
+		wg.Wait()
 	}
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -165,6 +170,7 @@ type backend struct {
 	provider cloud.Provider
 	poll     events                // nil = it has no events of its own
 	queue    queueAPI              // nil = it has no queues
+	status   status.API            // nil = it has no status checks
 	run      func(context.Context) // for as long as the process runs
 	lead     func(context.Context) // for as long as it leads
 }

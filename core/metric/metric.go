@@ -105,6 +105,7 @@ type Metrics struct {
 	Notices           *prometheus.CounterVec
 	NoticesIgnored    *prometheus.CounterVec
 	QueueUp           *prometheus.GaugeVec
+	StatusUnhealthy   *prometheus.CounterVec
 	ConfigReloads     *prometheus.CounterVec
 	Frozen            *prometheus.GaugeVec
 	DisruptionHeld    *prometheus.GaugeVec
@@ -196,6 +197,7 @@ func (m *Metrics) own(b *builder) {
 	m.GarbageCollected = b.counter("weir_garbage_collected_total", "Instances without a claim, by what was done (adopted, ended).", "outcome")
 	m.Notices = b.counter("weir_interruption_notices_total", "Interruption notices for our nodes, by kind and action; repetitions left out.", "kind", "action")
 	m.NoticesIgnored = b.counter("weir_interruption_events_ignored_total", "Events that asked for nothing, by reason.", "reason")
+	m.StatusUnhealthy = b.counter("karpenter_interruption_instance_status_unhealthy_total", "Failed status checks and planned events that EC2 told of when asked, each once.", "category")
 	m.QueueUp = b.gauge("weir_interruption_queue_up", "Whether this replica reads the interruption queue; 0 where it does not lead, or cannot.")
 	m.ConfigReloads = b.counter("weir_config_reloads_total", "Changes of the configuration file, by outcome (taken, refused).", "outcome")
 	m.DisruptionHeld = b.gauge("weir_disruption_held", "1 while something holds the voluntary disruption of a NodePool back, by reason (PodsGoRound, RolloutHalted, BudgetsInvalid, SoakInvalid).", "nodepool", "reason")
