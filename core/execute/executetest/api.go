@@ -95,6 +95,7 @@ func (a *API) PutPool(p *model.Pool) {
 // RemovePool makes a pool vanish, as the API server does once its claims are gone.
 func (a *API) RemovePool(name string) {
 	delete(a.Pools, name)
+	delete(a.Status, name)
 	a.changes = append(a.changes, cluster.DeletePool{Name: name})
 }
 
@@ -104,17 +105,10 @@ func (a *API) PutClass(c *model.NodeClass) {
 	a.changes = append(a.changes, cluster.UpsertNodeClass{NodeClass: c})
 }
 
-// RemoveClass and RemovePool take objects away at once.
+// RemoveClass takes a class away at once.
 func (a *API) RemoveClass(name string) {
 	delete(a.Classes, name)
 	a.changes = append(a.changes, cluster.DeleteNodeClass{Name: name})
-}
-
-// RemovePool takes a pool away.
-func (a *API) RemovePool(name string) {
-	delete(a.Pools, name)
-	delete(a.Status, name)
-	a.changes = append(a.changes, cluster.DeletePool{Name: name})
 }
 
 // PutPDB applies a budget; MinAvailable of it is kept by Evict.
