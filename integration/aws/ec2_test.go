@@ -159,23 +159,63 @@ func (a *account) request(t testing.TB, c *awsv1.EC2NodeClass, capacity string, 
 	return b
 }
 
-// What a class stands for is found by its tags, and its instance profile is made with the role, tags and path.
+// What a class stands for is found by its tags. Where there is an IAM, its instance profile is made with the role, tags and path.
 func TestClassIsResolved(t *testing.T) {
 	t.Parallel()
-	a := newAccount(t, moto.Start(t), "resolved")
-	c := a.resolved(t)
-	var got []string
-	for _, s := range c.Status.Subnets {
-		got = append(got, s.ID)
+	for _, s := range standIns {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			server := s.start(t)
+			a := newAccount(t, server, "resolved")
+			c := a.resolved(t)
+			a.classIsResolved(t, c)
+			if _, ok := server.(*moto.Server); ok {
+				a.profileIsKept(t, c)
+			} else if c.Status.InstanceProfile != "node-resolved" {
+				t.Errorf("instance profile %q, the class names node-resolved", c.Status.InstanceProfile)
+			}
+		})
 	}
-	slices.Sort(got)
-	slices.Sort(a.subnets)
-	if diff := cmp.Diff(a.subnets, got); diff != "" {
+}
+
+func (a *account) classIsResolved(t *testing.T, c *awsv1.EC2NodeClass) {
+	t.Helper()
+	zones := map[string]string{}
+	for _, s := range c.Status.Subnets {
+		zones[s.ID] = s.Zone
+		if s.ZoneID == "" {
+			t.Errorf("subnet %+v has no zone id", s)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{a.subnets[0]: moto.Region + "a", a.subnets[1]: moto.Region + "b"}, zones); diff != "" {
 		t.Errorf("subnets (-want +got):\n%s", diff)
 	}
 	if len(c.Status.SecurityGroups) != 1 || c.Status.SecurityGroups[0].Name != a.cluster {
 		t.Errorf("groups %v", c.Status.SecurityGroups)
 	}
+	if len(c.Status.AMIs) != 1 || c.Status.AMIs[0].Name != "amazon-eks-node-linux" || len(c.Status.AMIs[0].Requirements) == 0 {
+		t.Errorf("images %+v", c.Status.AMIs)
+	}
+	// a class that matches nothing says so by its conditions, each with its reason
+	none := a.class(t)
+	none.Spec.SubnetSelectorTerms[0].Tags = map[string]string{"karpenter.sh/discovery": "nobody"}
+	none.Spec.SecurityGroupSelectorTerms[0].Tags = map[string]string{"karpenter.sh/discovery": "nobody"}
+	none.Spec.AMISelectorTerms[0].Name = "nobody"
+	got := map[string]string{}
+	for _, x := range a.resolver().Resolve(t.Context(), none, time.Now()).Status.Conditions {
+		if x.Status == "False" {
+			got[x.Type] = x.Reason
+		}
+	}
+	want := map[string]string{"SubnetsReady": "SubnetsNotFound", "SecurityGroupsReady": "SecurityGroupsNotFound", "AMIsReady": "AMINotFound",
+		"ValidationSucceeded": "DependenciesNotReady", "Ready": "UnhealthyDependents"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("conditions of a class that matches nothing (-want +got):\n%s", diff)
+	}
+}
+
+func (a *account) profileIsKept(t *testing.T, c *awsv1.EC2NodeClass) {
+	t.Helper()
 	out, err := a.iam.GetInstanceProfile(t.Context(), &iam.GetInstanceProfileInput{InstanceProfileName: &c.Status.InstanceProfile})
 	if err != nil {
 		t.Fatal(err)

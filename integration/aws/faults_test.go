@@ -416,29 +416,33 @@ func (c *clock) add(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// BenchmarkThousandClaims launches 1,000 claims, polls them once and gives them back, and tells how many calls it took for
-// each claim: as the executor batches claims that are alike, and one by one.
+// BenchmarkThousandClaims launches claims, polls them once and gives them back, and tells how many calls it took for each claim:
+// one by one, as the executor batches claims that are alike, and as many as a fleet takes.
 func BenchmarkThousandClaims(b *testing.B) {
-	for _, size := range []int{1, 50, 1000} {
-		b.Run(fmt.Sprintf("%d-a-launch", size), func(b *testing.B) {
+	for _, x := range []struct{ claims, launch int }{{1000, 1}, {1000, 49}, {1000, 1000}, {5000, 49}} {
+		b.Run(fmt.Sprintf("%d-claims-%d-a-launch", x.claims, x.launch), func(b *testing.B) {
 			for b.Loop() {
 				r := newRegion(b, ec2front.Options{})
 				before := r.front.Calls()
 				var ids []string
-				for i := range 1000 / size {
-					for _, x := range r.bought(b, size, fmt.Sprint("claims-", i), model.OnDemand, size, inA, inB) {
-						ids = append(ids, x.ID)
+				for len(ids) < x.claims {
+					n := min(x.launch, x.claims-len(ids))
+					for _, i := range r.bought(b, n, fmt.Sprint("claims-", len(ids)), model.OnDemand, n, inA, inB) {
+						ids = append(ids, i.ID)
 					}
 				}
-				if got, err := r.fleet.Describe(b.Context(), ids); err != nil || len(got) != 1000 {
+				if got, err := r.fleet.Describe(b.Context(), ids); err != nil || len(got) != x.claims {
 					b.Fatalf("%d instances, %v", len(got), err)
+				}
+				if all, err := r.fleet.List(b.Context()); err != nil || len(all) != x.claims {
+					b.Fatalf("%d instances, %v", len(all), err)
 				}
 				if err := r.fleet.Terminate(b.Context(), ids); err != nil {
 					b.Fatal(err)
 				}
 				for op, n := range r.front.Calls() {
 					if n -= before[op]; n > 0 {
-						b.ReportMetric(float64(n)/1000, op+"/claim")
+						b.ReportMetric(float64(n)/float64(x.claims), op+"/claim")
 					}
 				}
 			}
