@@ -158,6 +158,7 @@ func settings(c *config.Config) control.Settings {
 	return control.Settings{
 		Planning: c.PlanningSettings(), BatchIdle: c.Batch.Idle.D(), BatchMax: c.Batch.Max.D(), NodeRepair: c.FeatureGates.NodeRepair,
 		OutOfService: c.Termination.OutOfServiceTaint, MaxMovesPerHour: c.Disruption.MaxMovesPerHour,
+		DisruptEvery: c.Disruption.Interval.D(), DisruptValidate: c.Disruption.Validation.D(),
 		// An interval promises that no leak lives longer: what appears just after one look
 		// must be gone before it is over.
 		SweepEvery: c.GarbageCollection.Interval.D() / 2,

@@ -113,8 +113,9 @@ func (o *runOptions) run(ctx context.Context) error {
 			return slices.DeleteFunc(table.Offerings(class, zones, marketOptions(cfg)), func(x *model.Offering) bool { return x.ReservationID != "" })
 		},
 		Strategy: host,
-		Settings: control.Settings{Planning: cfg.PlanningSettings(), BatchIdle: cfg.Batch.Idle.D(), BatchMax: cfg.Batch.Max.D(), NodeRepair: cfg.FeatureGates.NodeRepair, MaxMovesPerHour: cfg.Disruption.MaxMovesPerHour},
-		Cluster:  cfg.Cluster,
+		Settings: control.Settings{Planning: cfg.PlanningSettings(), BatchIdle: cfg.Batch.Idle.D(), BatchMax: cfg.Batch.Max.D(), NodeRepair: cfg.FeatureGates.NodeRepair, MaxMovesPerHour: cfg.Disruption.MaxMovesPerHour,
+			DisruptEvery: cfg.Disruption.Interval.D(), DisruptValidate: cfg.Disruption.Validation.D()},
+		Cluster: cfg.Cluster,
 		Load: func(paths []string) (*simulate.Input, error) {
 			full := make([]string, len(paths))
 			for i, p := range paths {

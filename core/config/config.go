@@ -163,6 +163,8 @@ type GarbageCollection struct {
 
 // Disruption is about what is given back or replaced although it works.
 type Disruption struct {
+	Interval        Duration `json:"interval"`
+	Validation      Duration `json:"validation"`
 	MinNodeAge      Duration `json:"minNodeAge"`
 	MaxMovesPerHour int      `json:"maxMovesPerHour"`
 }
@@ -230,7 +232,7 @@ func Default() *Config {
 		GarbageCollection: GarbageCollection{
 			Interval: Duration(2 * time.Minute), BrakeNodes: 3, BrakeShare: 0.05, BrakeWindow: Duration(10 * time.Minute),
 		},
-		Disruption: Disruption{MaxMovesPerHour: 3},
+		Disruption: Disruption{Interval: Duration(10 * time.Second), Validation: Duration(15 * time.Second), MaxMovesPerHour: 3},
 		LeaderElection: LeaderElection{
 			Enabled: true, Name: "weir-leader-election", KarpenterName: "karpenter-leader-election",
 			LeaseDuration: Duration(15 * time.Second), RenewDeadline: Duration(10 * time.Second), RetryPeriod: Duration(2 * time.Second),

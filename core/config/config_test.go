@@ -146,9 +146,11 @@ func TestRefused(t *testing.T) {
 			`weir.yaml:11: strategies: is a list, expected names with their values`}},
 		"no unit":         {text: ok + "batch: {idle: 10}\n", want: []string{`weir.yaml:4: batch.idle: is "10", expected a duration such as 10s or 5m`}},
 		"planning budget": {text: ok + "planning: {budget: 1ms}\n", want: []string{`weir.yaml:4: planning.budget: is 1ms, expected 100ms to 10m0s`}},
-		"disruption": {text: ok + "disruption: {minNodeAge: 1ms, maxMovesPerHour: -1}\n", want: []string{
+		"disruption": {text: ok + "disruption: {interval: 1ms, validation: 1h, minNodeAge: 1ms, maxMovesPerHour: -1}\n", want: []string{
+			`weir.yaml:4: disruption.interval: is 1ms, expected 1s to 1h0m0s`,
 			`weir.yaml:4: disruption.maxMovesPerHour: is -1, expected 0 (no such rule) to 1000`,
-			`weir.yaml:4: disruption.minNodeAge: is 1ms, expected 1s to 720h0m0s`}},
+			`weir.yaml:4: disruption.minNodeAge: is 1ms, expected 1s to 720h0m0s`,
+			`weir.yaml:4: disruption.validation: is 1h0m0s, expected 1s to 10m0s`}},
 		"values": {text: ok + "batch: {idle: 20s}\nalternatives: {maxPriceRatio: 0.9}\npreferencePolicy: respect\nzones: [a]\naccount: '1'\nhealth: {port: 8080}\n", want: []string{
 			`weir.yaml:8: account: is "1", expected 12 digits`,
 			`weir.yaml:5: alternatives.maxPriceRatio: is 0.9, expected 1 to 100`,
@@ -263,7 +265,7 @@ func TestSettings(t *testing.T) {
 		"cluster-endpoint": "https://x.example", "account": "111122223333", "zones": "us-east-1a, us-east-1b", "replicas": "1",
 		"cloud": "sim", "cloud-address": "http://127.0.0.1:1", "ledger": "dynamodb", "instance-selection": "first-fit",
 		"consolidation": "savings", "preference-policy": "Ignore", "min-values-policy": "BestEffort", "log-level": "debug",
-		"feature-gates": "NodeRepair=true", "batch-idle-duration": "2s", "batch-max-duration": "11s", "planning-budget": "0s", "min-node-age": "30m",
+		"feature-gates": "NodeRepair=true", "batch-idle-duration": "2s", "batch-max-duration": "11s", "planning-budget": "0s", "min-node-age": "30m", "disruption-interval": "1m", "disruption-validation": "20s",
 		"vm-memory-overhead-percent": "0.05", "alternatives-max-price-ratio": "2", "interruption-lambda": "false",
 	}
 	for _, s := range config.Settings() {

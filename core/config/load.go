@@ -278,6 +278,8 @@ func (v *validator) planning() {
 	if c.Planning.Budget != 0 {
 		v.between("planning.budget", c.Planning.Budget, 100*time.Millisecond, 10*time.Minute)
 	}
+	v.between("disruption.interval", c.Disruption.Interval, time.Second, time.Hour)
+	v.between("disruption.validation", c.Disruption.Validation, time.Second, 10*time.Minute)
 	if c.Disruption.MinNodeAge != 0 {
 		v.between("disruption.minNodeAge", c.Disruption.MinNodeAge, time.Second, 30*24*time.Hour)
 	}

@@ -63,6 +63,8 @@ var fieldDocs = map[string]string{
 	"garbageCollection.brakeNodes":         "it stops by itself when it would end more than so many instances",
 	"garbageCollection.brakeShare":         "or more than this share of the fleet, whichever is more",
 	"garbageCollection.brakeWindow":        "within so long",
+	"disruption.interval":                  "pause between two looks for nodes to give back or to replace",
+	"disruption.validation":                "a plan is carried out when one made so much later, of the cluster as it is then, wants the same nodes gone",
 	"disruption.minNodeAge":                "nodes that are younger are neither consolidated nor replaced for drift; 0 = no such rule",
 	"disruption.maxMovesPerHour":           "the same pods are moved at most so often within an hour to save money or for drift: a move more, or one back to the kind of machine that they were just taken off, pauses the NodePool's voluntary disruption. 0 = no such rule",
 	"termination.outOfServiceTaint":        "taint the Node of a machine that is gone with node.kubernetes.io/out-of-service, and keep it for up to a minute, so that its volumes are detached at once and not after six minutes",

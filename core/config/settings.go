@@ -54,6 +54,8 @@ func Settings() []Setting {
 		at("batch-idle-duration", "BATCH_IDLE_DURATION", "batch.idle", ""),
 		at("batch-max-duration", "BATCH_MAX_DURATION", "batch.max", ""),
 		at("planning-budget", "WEIR_PLANNING_BUDGET", "planning.budget", ""),
+		at("disruption-interval", "WEIR_DISRUPTION_INTERVAL", "disruption.interval", ""),
+		at("disruption-validation", "WEIR_DISRUPTION_VALIDATION", "disruption.validation", ""),
 		at("min-node-age", "WEIR_MIN_NODE_AGE", "disruption.minNodeAge", ""),
 		at("max-moves-per-hour", "WEIR_MAX_MOVES_PER_HOUR", "disruption.maxMovesPerHour", ""),
 		at("preference-policy", "PREFERENCE_POLICY", "preferencePolicy", ""),

@@ -300,6 +300,7 @@ func TestScalerDies(t *testing.T) {
 		}
 		return nil
 	})
+	t.Run("consolidation", k.consolidates)
 }
 
 func hasTaint(n corev1.Node, key string) bool {
