@@ -1,4 +1,4 @@
-// Command cdk synthesises Weir's stack for one existing EKS cluster. It needs no
+// Command cdk synthesises Weir's stack for one EKS cluster. It needs no
 // network, no AWS account and no CDK CLI:
 //
 //	go run . -c clusterName=demo -c endpoint=https://… -c certificateAuthority=… -o OUT
@@ -6,7 +6,7 @@
 // Under the CDK CLI (`cdk deploy -c …`), which hands its context and folder over in the
 // environment, it is the same without flags.
 //
-// stdout is the path of the template and a count of its resources; what the stack does
+// stdout is the path of each template and a count of its resources; what the stack does
 // not do yet goes to stderr. Exit codes: 0 done, 1 failed, 2 bad input.
 //
 // The CDK's helper process needs Node; on version 20 it works and complains at length.
@@ -74,6 +74,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 func help(k weircdk.Key) string {
 	switch {
+	case k.Required && k.Unless != "":
+		return k.Help + "; required, unless " + k.Unless + " is set"
 	case k.Required:
 		return k.Help + "; required"
 	case k.Default != "":
@@ -112,16 +114,18 @@ func synth(cfg weircdk.Config, out string, stdout, stderr io.Writer) error {
 		props.Outdir = jsii.String(out)
 	}
 	app := awscdk.NewApp(props)
-	stack := weircdk.NewStack(app, cfg)
+	stacks := weircdk.NewStacks(app, cfg)
 	assembly := app.Synth(nil)
-	template := filepath.Join(*assembly.Directory(), *stack.TemplateFile())
-	types, err := resources(template)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(stdout, template)
-	for _, t := range slices.Sorted(maps.Keys(types)) {
-		fmt.Fprintf(stdout, "%5d  %s\n", types[t], t)
+	for _, stack := range stacks {
+		template := filepath.Join(*assembly.Directory(), *stack.TemplateFile())
+		types, err := resources(template)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout, template)
+		for _, t := range slices.Sorted(maps.Keys(types)) {
+			fmt.Fprintf(stdout, "%5d  %s\n", types[t], t)
+		}
 	}
 	fmt.Fprintln(stderr, "Not done by this stack:")
 	for _, g := range weircdk.Gaps() {

@@ -51,7 +51,7 @@ func TestSynthesis(t *testing.T) {
 			t.Errorf("stdout does not have %q:\n%s", want, out.String())
 		}
 	}
-	if !strings.Contains(errs.String(), "No cluster is made") {
+	if !strings.Contains(errs.String(), "aws-auth is not written") {
 		t.Errorf("stderr does not say what is missing:\n%s", errs.String())
 	}
 	if _, err := os.Stat(template); err != nil {

@@ -22,7 +22,11 @@ import (
 const envLint = "WEIR_CFN_LINT"
 
 // variants are the stacks that are looked at as a whole.
-var variants = map[string]func(*Config){"required": func(*Config) {}, "everything": everything}
+var variants = map[string]func(awscdk.App, Config) awscdk.Stack{
+	"required":   func(app awscdk.App, c Config) awscdk.Stack { return NewStack(app, c) },
+	"everything": func(app awscdk.App, c Config) awscdk.Stack { everything(&c); return NewStack(app, c) },
+	"cluster":    func(app awscdk.App, c Config) awscdk.Stack { newCluster(&c); return NewStacks(app, c)[0] },
+}
 
 // fingerprint is the hash of an asset.
 var fingerprint = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
@@ -31,11 +35,11 @@ var fingerprint = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 // through the rules of required.json.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
-	for name, change := range variants {
+	for name, stack := range variants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
-			if err := json.Indent(&b, fingerprint.ReplaceAll(synth(t, change).raw, []byte("HASH")), "", "  "); err != nil {
+			if err := json.Indent(&b, fingerprint.ReplaceAll(synthStack(t, stack).raw, []byte("HASH")), "", "  "); err != nil {
 				t.Fatal(err)
 			}
 			b.WriteByte('\n')
@@ -62,11 +66,11 @@ func TestLint(t *testing.T) {
 	if program == "" {
 		t.Skipf("no cfn-lint: set %s to the program (make cfn-lint installs one)", envLint)
 	}
-	for name, change := range variants {
+	for name, stack := range variants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), name+".template.json")
-			if err := os.WriteFile(file, synth(t, change).raw, 0o644); err != nil {
+			if err := os.WriteFile(file, synthStack(t, stack).raw, 0o644); err != nil {
 				t.Fatal(err)
 			}
 			// W3005: the CDK has a function depend on its role by name as well as by use.
@@ -81,14 +85,10 @@ func TestLint(t *testing.T) {
 // cdk-nag's findings are none that has no reason beside the code.
 func TestNag(t *testing.T) {
 	t.Parallel()
-	for name, change := range variants {
+	for name, stack := range variants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if found := nag(t, func(app awscdk.App) awscdk.Stack {
-				cfg := config(t)
-				change(&cfg)
-				return NewStack(app, cfg)
-			}); len(found) > 0 {
+			if found := nag(t, func(app awscdk.App) awscdk.Stack { return stack(app, config(t)) }); len(found) > 0 {
 				t.Errorf("findings:\n%s", strings.Join(found, "\n"))
 			}
 		})

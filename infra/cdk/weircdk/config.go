@@ -18,6 +18,8 @@ type Config struct {
 	ClusterName          string
 	Endpoint             string // URL of the API server
 	CertificateAuthority string // of the API server, PEM in base64, as EKS gives it
+	NewCluster           string // version of Kubernetes of a cluster that is made; empty = it exists
+	ClusterAdmin         string // ARN of who administers that cluster
 	LambdaDir            string // folder with the functions' bootstrap for linux on arm64
 	DeployDir            string // folder with the installer: bootstrap, charts, image
 
@@ -59,6 +61,7 @@ const (
 type Key struct {
 	Name     string
 	Required bool
+	Unless   string // a key with which it is not required
 	Default  string
 	Help     string
 	check    func(string) error
@@ -72,8 +75,10 @@ func (k Key) Flag() string { return "-c " + k.Name + "=…" }
 func Keys() []Key {
 	return []Key{
 		one("clusterName", "name of the EKS cluster", matches(clusterName, "letters, digits, - and _, at most 100"), func(c *Config) *string { return &c.ClusterName }).required(),
-		one("endpoint", "URL of the cluster's API server, `aws eks describe-cluster --query cluster.endpoint`", checkEndpoint, func(c *Config) *string { return &c.Endpoint }).required(),
-		one("certificateAuthority", "its certificate authority in base64, `--query cluster.certificateAuthority.data`", checkAuthority, func(c *Config) *string { return &c.CertificateAuthority }).required(),
+		one("endpoint", "URL of the cluster's API server, `aws eks describe-cluster --query cluster.endpoint`", checkEndpoint, func(c *Config) *string { return &c.Endpoint }).required().unless("newCluster"),
+		one("certificateAuthority", "its certificate authority in base64, `--query cluster.certificateAuthority.data`", checkAuthority, func(c *Config) *string { return &c.CertificateAuthority }).required().unless("newCluster"),
+		one("newCluster", "version of Kubernetes: a cluster of that version is made, in a stack of its own", matches(kubeVersion, "a minor version, such as 1.34"), func(c *Config) *string { return &c.NewCluster }),
+		one("clusterAdmin", "ARN of the role or user that administers the new cluster", matches(principalARN, "the ARN of a role or user"), func(c *Config) *string { return &c.ClusterAdmin }),
 		one("lambdaDir", "folder with the functions' `bootstrap` for linux on arm64", checkBootstrap, func(c *Config) *string { return &c.LambdaDir }).or("../../.cache/lambda/arm64"),
 		one("deployDir", "folder with the installer: `bootstrap`, charts and, unless `image` is set, the image", checkFolder, func(c *Config) *string { return &c.DeployDir }).or("../../.cache/lambda-deploy/arm64"),
 		one("chart", "install, or none: the charts are left to somebody else, who finds what they must know in the outputs", oneOf(ChartInstall, ChartNone), func(c *Config) *string { return &c.Chart }).or(ChartInstall),
@@ -115,8 +120,9 @@ func many(name, help string, check func(string) error, field func(*Config) *[]st
 	return Key{Name: name, Help: help, check: each, set: func(c *Config, v string) { *field(c) = list(v) }}
 }
 
-func (k Key) required() Key       { k.Required = true; return k }
-func (k Key) or(value string) Key { k.Default = value; return k }
+func (k Key) required() Key           { k.Required = true; return k }
+func (k Key) unless(other string) Key { k.Unless = other; return k }
+func (k Key) or(value string) Key     { k.Default = value; return k }
 
 var (
 	clusterName   = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
@@ -131,6 +137,8 @@ var (
 	groupID       = regexp.MustCompile(`^sg-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
 	vpcID         = regexp.MustCompile(`^vpc-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
 	policyName    = regexp.MustCompile(`^(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]{1,512}$`)
+	kubeVersion   = regexp.MustCompile(`^1\.[0-9]{2}$`)
+	principalARN  = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$`)
 	topicARN      = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
 	stackName     = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 )
@@ -146,7 +154,7 @@ func ReadConfig(lookup func(key string) string) (Config, error) {
 			value = k.Default
 		}
 		switch {
-		case value == "" && k.Required:
+		case value == "" && k.Required && (k.Unless == "" || lookup(k.Unless) == ""):
 			errs = append(errs, fmt.Errorf("context %s is missing: set %s (%s)", k.Name, k.Flag(), k.Help))
 			continue
 		case value == "":
@@ -175,6 +183,9 @@ func (c Config) consistent() []error {
 			errs = append(errs, errors.New("context "+text))
 		}
 	}
+	unless((c.NewCluster == "") == (c.ClusterAdmin == ""), "newCluster and clusterAdmin go together: set both, or none")
+	unless(c.NewCluster == "" || c.Endpoint == "" && c.CertificateAuthority == "", "endpoint and certificateAuthority are of a cluster that exists: leave them out, or newCluster")
+	unless(c.NewCluster == "" || len(c.Subnets)+len(c.DiscoverySubnets)+len(c.DiscoverySecurityGroups) == 0, "subnets, discoverySubnets and discoverySecurityGroups are of a cluster that exists: leave them out, or newCluster")
 	unless(c.Table == "" || c.Ledger == LedgerDynamoDB, "table is set and ledger is none: leave out one of them")
 	unless(len(c.Subnets) == 0 || len(c.SecurityGroups) > 0 || c.VPC != "", "subnets need security groups: set -c securityGroups=…, or -c vpcId=… and one is made there")
 	unless(len(c.Subnets) > 0 || len(c.SecurityGroups) == 0 && c.VPC == "", "securityGroups and vpcId are for functions in a VPC: set -c subnets=… too")

@@ -1,7 +1,7 @@
 package weircdk
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -45,11 +45,10 @@ func NewDiscoveryTags(scope constructs.Construct, id, cluster string, subnets, g
 			},
 		},
 	})
-	all := strings.Join(append(append([]string{}, subnets...), groups...), ",")
 	call := &customresources.AwsSdkCall{
 		Service: jsii.String("ec2"), Action: jsii.String("CreateTags"),
 		Parameters: map[string]any{
-			"Resources": jsii.Strings(list(all)...),
+			"Resources": jsii.Strings(slices.Concat(subnets, groups)...),
 			"Tags":      []any{map[string]any{"Key": tagDiscovery, "Value": cluster}},
 		},
 		PhysicalResourceId: customresources.PhysicalResourceId_Of(jsii.String("discovery-tags@" + cluster)),

@@ -1,7 +1,7 @@
 // Package weircdk has the parts of Weir's stack as constructs that another CDK app can
 // use one by one: LedgerTable, Interruption with its Alarms, ScalerRole, NodeRole,
-// Network, DiscoveryTags, and Release, which installs the charts. Stack puts them
-// together for one existing EKS cluster.
+// Network, DiscoveryTags, Release, which installs the charts, and Cluster, a new one.
+// NewStacks puts them together for one EKS cluster.
 //
 // In: Config, read from CDK context by ReadConfig. Out: CloudFormation resources. The
 // package makes no AWS call and looks nothing up: everything it must know of the

@@ -5,7 +5,6 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awseks"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -36,19 +35,8 @@ func NewNodeRole(scope constructs.Construct, id, cluster, existing string) *Node
 		// profiles name the role without it.
 		return &NodeRole{Construct: c, Arn: arn("iam", "", *awscdk.Aws_ACCOUNT_ID(), "role/"+existing), Name: path.Base(existing)}
 	}
-	var policies []awsiam.IManagedPolicy
-	reasons := map[string]string{}
-	for _, name := range nodePolicies {
-		policies = append(policies, awsiam.ManagedPolicy_FromAwsManagedPolicyName(jsii.String(name)))
-		reasons[arn("iam", "", "aws", "policy/"+name)] = "EKS documents these policies for nodes and keeps them in step with what nodes need"
-	}
-	role := awsiam.NewRole(c, jsii.String("Role"), &awsiam.RoleProps{
-		AssumedBy:       awsiam.NewServicePrincipal(jsii.String("ec2.amazonaws.com"), nil),
-		Description:     jsii.String("Nodes that Weir buys for cluster " + cluster),
-		ManagedPolicies: &policies,
-	})
+	role := managedRole(c, "Role", "Nodes that Weir buys for cluster "+cluster, "ec2.amazonaws.com", nodePolicies...)
 	role.ApplyRemovalPolicy(keptWithMachines)
-	accept(role, "AwsSolutions-IAM4", "Policy::", reasons)
 	entry := awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
 		ClusterName: jsii.String(cluster), PrincipalArn: role.RoleArn(), Type: jsii.String("EC2_LINUX"),
 	})

@@ -64,10 +64,7 @@ func NewRelease(scope constructs.Construct, id string, p ReleaseProps) *Release 
 	// many; its definitions and namespace are of the whole cluster, too.
 	entry := awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
 		ClusterName: jsii.String(p.ClusterName), PrincipalArn: role.RoleArn(), Type: jsii.String("STANDARD"),
-		AccessPolicies: []any{&awseks.CfnAccessEntry_AccessPolicyProperty{
-			PolicyArn:   jsii.String(arn("eks", "", "aws", "cluster-access-policy/AmazonEKSClusterAdminPolicy")),
-			AccessScope: &awseks.CfnAccessEntry_AccessScopeProperty{Type: jsii.String("cluster")},
-		}},
+		AccessPolicies: clusterAdmin(),
 	})
 	stack := awscdk.Stack_Of(c)
 	properties := map[string]any{

@@ -17,10 +17,32 @@ type Gap struct{ ID, Text string }
 func Gaps() []Gap {
 	return []Gap{
 		{"deployed", "The template is tested, and has not been deployed to an account. The scaler has been run against stand-ins for AWS, which do not check rights, and never with this role."},
-		{"cluster", "No cluster is made: there must be one, with the add-on eks-pod-identity-agent unless oidcIssuer is set."},
 		{"auth-mode", "Access entries need a cluster in mode API or API_AND_CONFIG_MAP; aws-auth is not written."},
 		{"keys", "Customer-managed keys are not supported: table, queues and logs are encrypted with keys of AWS."},
 	}
+}
+
+// NewStacks makes Weir's stack, which is the last, and before it that of a new cluster
+// where one is asked for. They are two, so that Weir can go and the cluster stay.
+func NewStacks(app awscdk.App, cfg Config) []awscdk.Stack {
+	var stacks []awscdk.Stack
+	if cfg.NewCluster != "" {
+		stack := awscdk.NewStack(app, jsii.String(cfg.StackName+"-Cluster"), &awscdk.StackProps{
+			Description: jsii.String("EKS cluster " + cfg.ClusterName + " with a network of its own and two nodes, for Weir to scale"),
+		})
+		cluster := NewCluster(stack, "EKS", ClusterProps{ClusterName: cfg.ClusterName, Version: cfg.NewCluster, Admin: cfg.ClusterAdmin})
+		cfg.Endpoint, cfg.CertificateAuthority = cluster.Endpoint, cluster.CertificateAuthority
+		NewDiscoveryTags(stack, "DiscoveryTags", cfg.ClusterName, cluster.Subnets, []string{cluster.SecurityGroup})
+		if cfg.PermissionsBoundary != "" {
+			bound(stack, cfg.PermissionsBoundary)
+		}
+		stacks = append(stacks, stack)
+	}
+	weir := NewStack(app, cfg)
+	for _, s := range stacks {
+		weir.AddStackDependency(s, jsii.String("the cluster is there first"))
+	}
+	return append(stacks, weir)
 }
 
 // NewStack makes everything for one existing cluster.
@@ -85,7 +107,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	} else if cfg.Image != "" {
 		output("Image", "image for the chart", jsii.String(cfg.Image))
 	}
-	if len(cfg.DiscoverySubnets) == 0 || len(cfg.DiscoverySecurityGroups) == 0 {
+	if cfg.NewCluster == "" && (len(cfg.DiscoverySubnets) == 0 || len(cfg.DiscoverySecurityGroups) == 0) {
 		output("ToTag", "what node classes that select by "+tagDiscovery+" need, unless it is tagged already", jsii.String(DiscoveryList(cfg.ClusterName)))
 	}
 	return stack

@@ -53,12 +53,14 @@ var synthMu sync.Mutex
 
 func synth(t *testing.T, change func(*Config)) template {
 	t.Helper()
+	return synthStack(t, func(app awscdk.App, cfg Config) awscdk.Stack { change(&cfg); return NewStack(app, cfg) })
+}
+
+func synthStack(t *testing.T, stack func(awscdk.App, Config) awscdk.Stack) template {
+	t.Helper()
 	synthMu.Lock()
 	defer synthMu.Unlock()
-	cfg := config(t)
-	change(&cfg)
-	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir()), AnalyticsReporting: jsii.Bool(false)})
-	return read(t, NewStack(app, cfg))
+	return read(t, stack(awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir()), AnalyticsReporting: jsii.Bool(false)}), config(t)))
 }
 
 // read is for those who hold synthMu.
@@ -121,6 +123,12 @@ func everything(c *Config) {
 	c.DiscoverySubnets, c.DiscoverySecurityGroups = []string{"subnet-0bbbbbb1"}, []string{"sg-0bbbbbb1"}
 	c.PermissionsBoundary, c.AlarmTopic = "Boundary", "arn:aws:sns:us-east-1:123456789012:operators"
 	c.Issuer, c.ImageParameters = "oidc.eks.us-east-1.amazonaws.com/id/ABC", []string{"/golden/image", "/golden/arm/*"}
+}
+
+// newCluster asks for a cluster, too.
+func newCluster(c *Config) {
+	c.Endpoint, c.CertificateAuthority = "", ""
+	c.NewCluster, c.ClusterAdmin = "1.34", "arn:aws:iam::123456789012:role/Admin"
 }
 
 var hash = regexp.MustCompile(`[0-9A-F]{8}$`)
@@ -439,6 +447,10 @@ func TestEveryStatementIsKnown(t *testing.T) {
 	for _, s := range statements(synth(t, everything)) {
 		b.WriteString(s.String())
 	}
+	b.WriteString("# a new cluster\n")
+	for _, s := range statements(synthStack(t, variants["cluster"])) {
+		b.WriteString(s.String())
+	}
 	file := filepath.Join("testdata", "statements.golden")
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -456,7 +468,7 @@ func TestEveryStatementIsKnown(t *testing.T) {
 
 func TestStatementsAreNarrow(t *testing.T) {
 	t.Parallel()
-	for name, tp := range map[string]template{"required": standard(t), "everything": synth(t, everything)} {
+	for name, tp := range map[string]template{"required": standard(t), "everything": synth(t, everything), "cluster": synthStack(t, variants["cluster"])} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			narrow(t, tp)
@@ -466,7 +478,7 @@ func TestStatementsAreNarrow(t *testing.T) {
 
 func narrow(t *testing.T, tp template) {
 	all := statements(tp)
-	if len(all) < 30 {
+	if len(all) < 5 {
 		t.Fatalf("only %d statements were found", len(all))
 	}
 	patterns := map[string]bool{}
@@ -628,31 +640,36 @@ func TestReadConfig(t *testing.T) {
 		change map[string]string
 		want   []string // parts of the error; none = good
 	}{
-		"good":                       {nil, nil},
-		"nothing":                    {map[string]string{"clusterName": "", "endpoint": "", "certificateAuthority": ""}, []string{"clusterName is missing: set -c clusterName=…", "set -c endpoint=…", "set -c certificateAuthority=…"}},
-		"cluster":                    {map[string]string{"clusterName": "a b"}, []string{`"a b", expected letters`, "-c clusterName=…"}},
-		"endpoint":                   {map[string]string{"endpoint": "http://x"}, []string{"expected the https URL", "-c endpoint=…"}},
-		"authority":                  {map[string]string{"certificateAuthority": "%"}, []string{"is not base64"}},
-		"authority, no PEM":          {map[string]string{"certificateAuthority": "Q0E="}, []string{"no certificate in PEM"}},
-		"function not built":         {map[string]string{"lambdaDir": filepath.Join(dir, "none")}, []string{"build it first", "-c lambdaDir=…"}},
-		"installer not built":        {map[string]string{"deployDir": filepath.Join(dir, "none")}, []string{"build it first", "-c deployDir=…", "-c chart=none"}},
-		"no image":                   {map[string]string{"deployDir": dir}, []string{"there is no image in " + dir, "make image lambda", "-c image=…"}},
-		"no image, but one is named": {map[string]string{"deployDir": dir, "image": "r/weir:1"}, nil},
-		"no installer needed":        {map[string]string{"deployDir": filepath.Join(dir, "none"), "chart": "none"}, nil},
-		"chart":                      {map[string]string{"chart": "no"}, []string{`"no", expected install or none`}},
-		"role with a path":           {map[string]string{"nodeRole": "teams/blue/Nodes"}, nil},
-		"table and no ledger":        {map[string]string{"table": "shared", "ledger": "none"}, []string{"leave out one of them"}},
-		"table ARN":                  {map[string]string{"table": "arn:aws:dynamodb:x"}, []string{"the name of a table, not its ARN"}},
-		"subnets alone":              {map[string]string{"subnets": "subnet-0aaaaaa1"}, []string{"-c securityGroups=…", "-c vpcId=…"}},
-		"subnets, one wrong":         {map[string]string{"subnets": "subnet-0aaaaaa1,x", "vpcId": "vpc-0aaaaaa1"}, []string{`is "x", expected ids of subnets`}},
-		"subnets and a group":        {map[string]string{"subnets": "subnet-0aaaaaa1", "securityGroups": "sg-0aaaaaa1,sg-0123456789abcdef0"}, nil},
-		"a group without subnets":    {map[string]string{"securityGroups": "sg-0aaaaaa1"}, []string{"-c subnets=…"}},
-		"two sorts of groups":        {map[string]string{"subnets": "subnet-0aaaaaa1", "securityGroups": "sg-0aaaaaa1", "vpcId": "vpc-0aaaaaa1"}, []string{"leave out securityGroups or them"}},
-		"cluster's group alone":      {map[string]string{"clusterSecurityGroup": "sg-0aaaaaa1"}, []string{"-c vpcId=…"}},
-		"issuer URL":                 {map[string]string{"oidcIssuer": "https://oidc.eks"}, []string{"an issuer without https://"}},
-		"topic name":                 {map[string]string{"alarmTopic": "ops"}, []string{"the ARN of an SNS topic"}},
-		"boundary":                   {map[string]string{"permissionsBoundary": "arn:aws:iam::123456789012:policy/a/b"}, nil},
-		"parameter ARN":              {map[string]string{"imageParameters": "/a,arn:aws:ssm:x"}, []string{"names of parameters, not ARNs"}},
+		"good":                                 {nil, nil},
+		"nothing":                              {map[string]string{"clusterName": "", "endpoint": "", "certificateAuthority": ""}, []string{"clusterName is missing: set -c clusterName=…", "set -c endpoint=…", "set -c certificateAuthority=…"}},
+		"cluster":                              {map[string]string{"clusterName": "a b"}, []string{`"a b", expected letters`, "-c clusterName=…"}},
+		"endpoint":                             {map[string]string{"endpoint": "http://x"}, []string{"expected the https URL", "-c endpoint=…"}},
+		"authority":                            {map[string]string{"certificateAuthority": "%"}, []string{"is not base64"}},
+		"authority, no PEM":                    {map[string]string{"certificateAuthority": "Q0E="}, []string{"no certificate in PEM"}},
+		"function not built":                   {map[string]string{"lambdaDir": filepath.Join(dir, "none")}, []string{"build it first", "-c lambdaDir=…"}},
+		"installer not built":                  {map[string]string{"deployDir": filepath.Join(dir, "none")}, []string{"build it first", "-c deployDir=…", "-c chart=none"}},
+		"no image":                             {map[string]string{"deployDir": dir}, []string{"there is no image in " + dir, "make image lambda", "-c image=…"}},
+		"no image, but one is named":           {map[string]string{"deployDir": dir, "image": "r/weir:1"}, nil},
+		"no installer needed":                  {map[string]string{"deployDir": filepath.Join(dir, "none"), "chart": "none"}, nil},
+		"chart":                                {map[string]string{"chart": "no"}, []string{`"no", expected install or none`}},
+		"role with a path":                     {map[string]string{"nodeRole": "teams/blue/Nodes"}, nil},
+		"table and no ledger":                  {map[string]string{"table": "shared", "ledger": "none"}, []string{"leave out one of them"}},
+		"table ARN":                            {map[string]string{"table": "arn:aws:dynamodb:x"}, []string{"the name of a table, not its ARN"}},
+		"subnets alone":                        {map[string]string{"subnets": "subnet-0aaaaaa1"}, []string{"-c securityGroups=…", "-c vpcId=…"}},
+		"subnets, one wrong":                   {map[string]string{"subnets": "subnet-0aaaaaa1,x", "vpcId": "vpc-0aaaaaa1"}, []string{`is "x", expected ids of subnets`}},
+		"subnets and a group":                  {map[string]string{"subnets": "subnet-0aaaaaa1", "securityGroups": "sg-0aaaaaa1,sg-0123456789abcdef0"}, nil},
+		"a group without subnets":              {map[string]string{"securityGroups": "sg-0aaaaaa1"}, []string{"-c subnets=…"}},
+		"two sorts of groups":                  {map[string]string{"subnets": "subnet-0aaaaaa1", "securityGroups": "sg-0aaaaaa1", "vpcId": "vpc-0aaaaaa1"}, []string{"leave out securityGroups or them"}},
+		"cluster's group alone":                {map[string]string{"clusterSecurityGroup": "sg-0aaaaaa1"}, []string{"-c vpcId=…"}},
+		"issuer URL":                           {map[string]string{"oidcIssuer": "https://oidc.eks"}, []string{"an issuer without https://"}},
+		"topic name":                           {map[string]string{"alarmTopic": "ops"}, []string{"the ARN of an SNS topic"}},
+		"boundary":                             {map[string]string{"permissionsBoundary": "arn:aws:iam::123456789012:policy/a/b"}, nil},
+		"new cluster":                          {map[string]string{"endpoint": "", "certificateAuthority": "", "newCluster": "1.34", "clusterAdmin": "arn:aws:iam::123456789012:role/Admin"}, nil},
+		"new cluster without an administrator": {map[string]string{"endpoint": "", "certificateAuthority": "", "newCluster": "1.34"}, []string{"newCluster and clusterAdmin go together"}},
+		"new cluster that is there":            {map[string]string{"newCluster": "1.34", "clusterAdmin": "arn:aws:iam::123456789012:role/Admin"}, []string{"leave them out, or newCluster"}},
+		"new cluster with subnets":             {map[string]string{"endpoint": "", "certificateAuthority": "", "newCluster": "1.34", "clusterAdmin": "arn:aws:iam::123456789012:role/Admin", "discoverySubnets": "subnet-0aaaaaa1"}, []string{"of a cluster that exists"}},
+		"no version":                           {map[string]string{"newCluster": "yes"}, []string{"expected a minor version"}},
+		"parameter ARN":                        {map[string]string{"imageParameters": "/a,arn:aws:ssm:x"}, []string{"names of parameters, not ARNs"}},
 
 		"role ARN":          {map[string]string{"nodeRole": "arn:aws:iam::123456789012:role/x"}, []string{"the name of a role, not its ARN"}},
 		"queue URL":         {map[string]string{"queue": "https://sqs/x"}, []string{"the name of a queue"}},
