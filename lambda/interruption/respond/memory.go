@@ -20,22 +20,23 @@ import (
 // on the cluster, for a table that is away must not hold up a taint or an eviction.
 type visit struct {
 	*Responder
-	ledgerCtx context.Context // ends when the invocation must answer, not when its work ends
-	asked     sync.WaitGroup  // of the ledger, still under way
-	began     time.Time
-	away      atomic.Bool // the ledger did not answer: nobody waits for it again
-	beatOnce  sync.Once
-	beatRead  chan struct{} // closed when the three below are set
-	beat      ledger.Heartbeat
-	beats     bool
-	beatErr   error
+	ledgerCtx   context.Context // ends when the invocation must answer, not when its work ends
+	asked       sync.WaitGroup  // of the ledger, still under way
+	ledgerSlots chan struct{}
+	began       time.Time
+	away        atomic.Bool // the ledger did not answer: nobody waits for it again
+	beatOnce    sync.Once
+	beatRead    chan struct{} // closed when the three below are set
+	beat        ledger.Heartbeat
+	beats       bool
+	beatErr     error
 
 	mu    sync.Mutex // guards the cordons of the tally; the rest of it is counted at the end
 	tally tally
 }
 
 func (r *Responder) visit(ctx context.Context) (*visit, context.CancelFunc) {
-	v := &visit{Responder: r, beatRead: make(chan struct{}), began: r.cfg.Clock.Now(), tally: tally{events: map[[2]string]int{}, sums: map[string]int{}}}
+	v := &visit{Responder: r, ledgerSlots: make(chan struct{}, ledgerCalls), beatRead: make(chan struct{}), began: r.cfg.Clock.Now(), tally: tally{events: map[[2]string]int{}, sums: map[string]int{}}}
 	cancel := context.CancelFunc(func() {})
 	v.ledgerCtx = context.WithoutCancel(ctx)
 	if end, ok := ctx.Deadline(); ok {
@@ -106,7 +107,13 @@ func (v *visit) later(t *target, f func(ctx context.Context)) {
 		if before != nil {
 			<-before
 		}
-		ctx, cancel := context.WithTimeout(v.ledgerCtx, callTimeout)
+		v.ledgerSlots <- struct{}{}
+		defer func() { <-v.ledgerSlots }()
+		wait := callTimeout
+		if v.away.Load() {
+			wait = awayFor // each of them has to wait in vain
+		}
+		ctx, cancel := context.WithTimeout(v.ledgerCtx, wait)
 		defer cancel()
 		f(ctx)
 	})

@@ -279,3 +279,31 @@ func TestMetrics(t *testing.T) {
 		}
 	})
 }
+
+// Two events that say the same of one instance are one piece of work; each message is answered by what became of it.
+func TestEventsThatSayTheSame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(spotNode("n1", i1, "a"))
+		store := &brittle{Store: living(t), instance: i1}
+		r := responder(t, f, store)
+		messages := batch(spot("e1", i1, "terminate"), spot("e2", i1, "terminate"), stateChange("e3", i1, "stopping"))
+		if diff := cmp.Diff([]string{"m1", "m2", "m3"}, failures(t, r, messages)); diff != "" {
+			t.Errorf("failures while nothing can be recorded (-want +got):\n%s", diff)
+		}
+		store.instance = ""
+		if got := failures(t, r, messages); len(got) != 0 {
+			t.Errorf("failures %v", got)
+		}
+		if n := len(f.looked); n != 4 {
+			t.Errorf("the node was looked for %d times, want once for each kind", n)
+		}
+		if strings.Count(strings.Join(f.writes(), ","), "evict a") != 1 {
+			t.Errorf("writes %v", f.writes())
+		}
+		notices, err := ledger.Notices(t.Context(), store, cluster, time.Now())
+		if err != nil || len(notices) != 2 {
+			t.Errorf("the ledger has %+v (%v)", notices, err)
+		}
+	})
+}

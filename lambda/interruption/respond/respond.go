@@ -69,6 +69,8 @@ const (
 	nodesAtOnce = 16               // nodes tainted at once
 
 	lookFor     = 500 * time.Millisecond // a taint waits no longer for the ledger
+	awayFor     = 2 * time.Second        // of one call to a ledger that did not answer before
+	ledgerCalls = 16                     // to the ledger at once, beside the work
 	insistFor   = 5 * time.Second        // what fails is tried again for so long
 	firstWait   = 100 * time.Millisecond // before the second try
 	longestWait = time.Second            // between two tries
@@ -235,8 +237,10 @@ func (v *visit) work(ctx context.Context, items []*item) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			for _, t := range targets {
-				t.err = v.insist(ctx, t)
+			for i, t := range targets {
+				if t.twin = twin(targets[:i], t); t.twin == nil {
+					t.err = v.insist(ctx, t)
+				}
 			}
 		})
 	}
@@ -246,6 +250,19 @@ func (v *visit) work(ctx context.Context, items []*item) {
 	for _, it := range items {
 		v.close(it)
 	}
+}
+
+// twin is one of the earlier notices about the same instance that says all that t says:
+// what becomes of it becomes of t.
+func twin(earlier []*target, t *target) *target {
+	for _, o := range earlier {
+		later := t.notice.Deadline == nil || o.notice.Deadline != nil && !t.notice.Deadline.Before(*o.notice.Deadline)
+		if o.twin == nil && o.notice.Kind == t.notice.Kind && o.notice.Action == t.notice.Action && t.notice.EventARN == "" && later &&
+			o.notice.Account == t.notice.Account && o.notice.Region == t.notice.Region {
+			return o
+		}
+	}
+	return nil
 }
 
 // drainAll empties the nodes that were tainted; two notices about one node share one drain.
@@ -275,6 +292,11 @@ func (v *visit) unreadable(ctx context.Context, payload []byte, err error) error
 // close says what became of a message, and whether it must come again.
 func (v *visit) close(it *item) {
 	for _, t := range it.targets {
+		if o := t.twin; o != nil {
+			t.found, t.err, t.recorded, t.unfinished = o.found, o.err, o.recorded, o.unfinished
+			t.outcome.Node, t.outcome.Action, t.outcome.Done, t.outcome.Waiting = o.outcome.Node, o.outcome.Action, o.outcome.Done, o.outcome.Waiting
+			t.outcome.Reason = "event " + o.notice.EventID + " says the same: " + o.outcome.Reason
+		}
 		if err := errors.Join(t.err, t.recorded); err != nil {
 			t.outcome.Done = false
 			t.outcome.Reason = err.Error()

@@ -29,6 +29,8 @@ type target struct {
 	until   *time.Time // earliest deadline that the claim shows, of whatever notice
 	outcome Outcome
 
+	twin *target // another notice of this invocation that says the same; nothing is done for this one
+
 	looked   bool                // the ledger was asked
 	passive  bool                // no scaler was active lately: only record
 	known    bool                // the ledger could say whose the instance is, and did or did not know it
