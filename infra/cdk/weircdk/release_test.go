@@ -2,6 +2,8 @@ package weircdk
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +78,49 @@ func TestChartValues(t *testing.T) {
 				t.Errorf("output ChartValues is %s, the release has %s", output, given)
 			}
 		})
+	}
+}
+
+// The chart refuses values that it does not know, and so does its configuration.
+func TestChartKnowsTheValues(t *testing.T) {
+	t.Parallel()
+	file := func(path string) []byte {
+		b, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(file("infra/chart/values.schema.json"), &schema); err != nil {
+		t.Fatal(err)
+	}
+	configuration := string(file("docs/reference/configuration.md"))
+	var walk func(path string, value, schema any)
+	walk = func(path string, value, schema any) {
+		fields, ok := value.(map[string]any)
+		if !ok {
+			if field, of := strings.CutPrefix(path, "config."); of && !strings.Contains(configuration, "| `"+field+"` |") {
+				t.Errorf("%s is no field of the configuration", path)
+			}
+			return
+		}
+		s, _ := schema.(map[string]any)
+		properties, _ := s["properties"].(map[string]any)
+		for name, v := range fields {
+			sub, known := properties[name]
+			if !known && s["additionalProperties"] == false || known && sub == false {
+				t.Errorf("%s is refused by the schema of the chart", strings.TrimPrefix(path+"."+name, "."))
+			}
+			walk(strings.TrimPrefix(path+"."+name, "."), v, sub)
+		}
+	}
+	for _, change := range []func(*Config){func(*Config) {}, everything} {
+		var values any
+		if err := json.Unmarshal([]byte(show(synth(t, change).get(t, "Release").Properties["values"])), &values); err != nil {
+			t.Fatal(err)
+		}
+		walk("", values, schema)
 	}
 }
 
