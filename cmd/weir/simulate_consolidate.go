@@ -114,7 +114,7 @@ func refloor(scores []model.MoveScore, floor float64) {
 func expiredWarning(w *model.World) []string {
 	var names []string
 	for _, n := range w.Nodes {
-		if n.Managed() && n.Claim.Deleting == nil && disrupt.Expired(w, n.Claim) {
+		if p := w.Pool(n.Pool()); n.Managed() && n.Claim.Deleting == nil && disrupt.Expired(w, n.Claim) && (p == nil || !p.BudgetedExpiry()) {
 			names = append(names, n.ID())
 		}
 	}

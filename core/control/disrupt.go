@@ -140,7 +140,7 @@ func (c *Controller) act(plan *model.Plan, cmd model.Command, candidate map[stri
 		return
 	}
 	w := c.m.World(c.now)
-	hops, round := c.circles(w, &cmd)
+	hops, round := c.circles(w, plan, &cmd)
 	if round != "" {
 		c.Stats.Rejected["circle"]++
 		for _, n := range cmd.Remove {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-project/weir/core/disrupt"
@@ -161,9 +162,13 @@ func (c *Controller) poolEvent(p *model.Pool, warning bool, reason, message stri
 	c.x.Event(model.Event{Object: model.ObjectRef{Kind: "NodePool", Name: p.Name, UID: p.UID}, Warning: warning, Reason: reason, Message: message}, c.now)
 }
 
-// shut tells on each pool for which reasons its budgets allow nothing at all.
+// shut tells on each pool for which reasons its budgets allow nothing at all, and what
+// is written on it and means nothing.
 func (c *Controller) shut(w *model.World) {
 	for _, p := range w.Pools {
+		if err := disrupt.CheckExpire(p); err != nil {
+			c.poolEvent(p, true, "InvalidAnnotation", err.Error()+"; its nodes are ended by force when they are past their expireAfter")
+		}
 		total, _ := disrupt.Disrupting(w, p.Name, nil)
 		if total == 0 {
 			continue
@@ -184,7 +189,7 @@ func (c *Controller) shut(w *model.World) {
 
 // circles pauses the pools whose pods a command would move in circles; it answers why
 // the command is not carried out then.
-func (c *Controller) circles(w *model.World, cmd *model.Command) (hops []disrupt.Hop, why string) {
+func (c *Controller) circles(w *model.World, plan *model.Plan, cmd *model.Command) (hops []disrupt.Hop, why string) {
 	if cmd.Reason == model.Empty {
 		return nil, ""
 	}
@@ -210,6 +215,10 @@ func (c *Controller) circles(w *model.World, cmd *model.Command) (hops []disrupt
 		c.poolEvent(p, true, "DisruptionPaused", fmt.Sprintf("Voluntary disruption is paused until %s: %s", round.Until.UTC().Format(time.RFC3339), round.Why))
 		c.rememberHold(name)
 	}
+	c.x.Decide(ledger.Decision{
+		At: c.now, Plan: plan.ID, Kind: string(plan.Kind), What: "pause voluntary disruption of " + strings.Join(round.Pools, ", ") + " until " + round.Until.UTC().Format(time.RFC3339),
+		Why: round.Why, Strategy: plan.Strategy, Before: cmd.Before, After: cmd.Before,
+	}, c.now)
 	return nil, round.Why
 }
 

@@ -38,6 +38,14 @@ func ExpiresAt(pool *model.Pool, c *model.Claim) (at time.Time, ever bool) {
 	return c.Created.Add(after), true
 }
 
+// CheckExpire says what is wrong with how a pool wants its nodes' age to be dealt with.
+func CheckExpire(p *model.Pool) error {
+	if v, ok := p.Annotations[model.AnnotationExpire]; ok && v != model.ExpireBudgeted {
+		return fmt.Errorf("NodePool %s: annotation %s: expected %q, got %q", p.Name, model.AnnotationExpire, model.ExpireBudgeted, v)
+	}
+	return nil
+}
+
 // expiredBudgeted gives the commands for nodes that go because of their age alone, within
 // budgets, their own reason.
 func expiredBudgeted(w *model.World, p *model.Plan) {

@@ -670,6 +670,12 @@ func warnings(w *model.World) []string {
 		if err := CheckBudgets(p); err != nil {
 			out = append(out, err.Error()+"; until it is mended nothing of this pool is disrupted")
 		}
+		if _, err := Soak(p); err != nil {
+			out = append(out, err.Error()+"; until it is mended no node of this pool is replaced for drift")
+		}
+		if err := CheckExpire(p); err != nil {
+			out = append(out, err.Error()+"; its nodes are ended by force when they are past their expireAfter")
+		}
 	}
 	sort.Strings(out)
 	return out

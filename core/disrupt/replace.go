@@ -1,7 +1,9 @@
 package disrupt
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 
@@ -452,7 +454,37 @@ func (r *replacer) spotForSpot(group []*Candidate, cmd *model.Command) *model.Bl
 	if len(types) < spotChoice {
 		return no(BlockedSpotToSpot, "%s at %.4f USD/h would do for %.4f, but only %d types are cheaper, and a spot node is replaced by another one only with %d to choose from", describe(cmd.Launch), cmd.After, cmd.Before, len(types), spotChoice)
 	}
+	cheapestTypes(cmd.Launch[0], spotChoice)
 	return nil
+}
+
+// cheapestTypes leaves a planned node so many types, the cheapest ones, or as many as
+// the pool's flexibility asks for: with more of them it would be bought from pools that
+// the next plan finds too dear again.
+func cheapestTypes(n *model.NewNode, most int) {
+	for _, r := range n.Pool.Requirements.All() {
+		switch {
+		case r.MinValues == 0:
+		case r.Key == model.LabelInstanceType:
+			most = max(most, r.MinValues)
+		default:
+			return
+		}
+	}
+	least := map[string]float64{}
+	for _, o := range n.Alternatives {
+		if usd, known := least[o.Type.Name]; !known || o.USDPerHour < usd {
+			least[o.Type.Name] = o.USDPerHour
+		}
+	}
+	delete(least, n.Offering.Type.Name)
+	types := slices.Collect(maps.Keys(least))
+	slices.SortFunc(types, func(a, b string) int { return cmp.Or(cmp.Compare(least[a], least[b]), cmp.Compare(a, b)) })
+	keep := map[string]bool{n.Offering.Type.Name: true}
+	for _, name := range types[:min(len(types), most-1)] {
+		keep[name] = true
+	}
+	engine.Narrow(n, func(o *model.Offering) bool { return keep[o.Type.Name] })
 }
 
 // unbalanced holds policy Balanced against what the command really saves.

@@ -187,6 +187,19 @@ func TestBudgetedExpiry(t *testing.T) {
 	}
 }
 
+// What is written on a pool and means nothing is said.
+func TestAnnotationsOfNonsense(t *testing.T) {
+	t.Parallel()
+	p := plan(world(onPool(model.AnnotationExpire, "gently"), onPool(model.AnnotationSoak, "-1h")))
+	want := []string{
+		`NodePool default: annotation weir.dev/expire: expected "budgeted", got "gently"; its nodes are ended by force when they are past their expireAfter`,
+		`NodePool default: annotation weir.dev/soak: expected a duration such as 72h, got "-1h"; until it is mended no node of this pool is replaced for drift`,
+	}
+	if diff := cmp.Diff(want, p.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
 // Nodes that were bought together do not come due together, and none after its time.
 func TestExpiryIsSpread(t *testing.T) {
 	t.Parallel()
