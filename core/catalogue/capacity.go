@@ -3,6 +3,7 @@ package catalogue
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,6 +54,8 @@ func (t *Type) instance(class *model.NodeClass, opts Options, zone string) (it *
 		cannot = "a1 machines cannot boot AL2023"
 	case t.ENI.Cards > 0 && class.Interfaces.Cards > t.ENI.Cards:
 		cannot = fmt.Sprintf("the node class has interfaces on %d network cards, the type has %d", class.Interfaces.Cards, t.ENI.Cards)
+	case class.PlacementGroup != nil && t.Placement != nil && !slices.Contains(t.Placement, class.PlacementGroup.Strategy):
+		cannot = fmt.Sprintf("the type cannot be started in placement groups of strategy %s, as that of the node class is", class.PlacementGroup.Strategy)
 	case class.Interfaces.EFAOnly > t.alloc.Get(resourceEFA):
 		cannot = fmt.Sprintf("the node class has %d EFA interfaces, the type can have %d", class.Interfaces.EFAOnly, t.alloc.Get(resourceEFA))
 	}
@@ -72,6 +75,9 @@ func (t *Type) instance(class *model.NodeClass, opts Options, zone string) (it *
 	}
 	if class.Name != "" {
 		it.Labels[model.LabelNodeClass] = class.Name
+	}
+	if g := class.PlacementGroup; g != nil {
+		it.Labels[model.LabelPlacementGroup] = g.ID
 	}
 	learned := opts.LearnedMemory[t.Name]
 	if learned > 0 {

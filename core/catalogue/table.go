@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -69,6 +70,8 @@ type Type struct {
 	Labels      map[string]string `json:"labels"`      // without the prefix karpenter.k8s.aws/
 	Allocatable map[string]string `json:"allocatable"` // under AL2023 with a 20 GiB root volume and no kubelet settings
 	Offerings   []Price           `json:"offerings"`
+	// Placement is the strategies of placement groups that the type can be started in; nil = not known, all are tried.
+	Placement []string `json:"placement,omitempty"`
 
 	alloc res.Vector // Allocatable, parsed
 }
@@ -280,6 +283,38 @@ func (t *Table) Offerings(class *model.NodeClass, zones []string, opts Options) 
 			out = append(out, o)
 		}
 		out = append(out, ty.reserved(it, cannot, class, allowed, opts)...)
+	}
+	if class != nil && class.PlacementGroup != nil && class.PlacementGroup.Partitions > 0 {
+		out = partitions(out, class.PlacementGroup.Partitions)
+	}
+	return out
+}
+
+// partitions adds to each offering the same in every partition of a placement group, for pods that ask for one or are to be spread
+// over them. Those of no partition come first: EC2 then spreads machines evenly by itself.
+func partitions(list []*model.Offering, n int) []*model.Offering {
+	types := map[*model.InstanceType][]*model.InstanceType{}
+	out := make([]*model.Offering, 0, len(list)*(n+1))
+	for _, o := range list {
+		copies := types[o.Type]
+		if copies == nil {
+			for p := range n {
+				t := *o.Type
+				t.Labels = maps.Clone(t.Labels)
+				t.Labels[model.LabelPlacementPartition] = strconv.Itoa(p + 1)
+				copies = append(copies, &t)
+			}
+			types[o.Type] = copies
+		}
+		out = append(out, o)
+		if o.ReservationID != "" {
+			continue // its instances are counted: they may not be offered twice
+		}
+		for _, t := range copies {
+			in := *o
+			in.Type = t
+			out = append(out, &in)
+		}
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,12 +18,13 @@ const (
 	DriftGroups       = "SecurityGroupDrift"
 	DriftSubnet       = "SubnetDrift"
 	DriftReservation  = "CapacityReservationDrift"
+	DriftPlacement    = "PlacementGroupDrift"
 )
 
 // DriftOfStatus says whether a reason is about what a class resolved to, rather than about what it says.
 func DriftOfStatus(reason string) bool {
 	switch reason {
-	case DriftImage, DriftGroups, DriftSubnet, DriftReservation, "PlacementGroupDrift":
+	case DriftImage, DriftGroups, DriftSubnet, DriftReservation, DriftPlacement:
 		return true
 	}
 	return false
@@ -119,6 +121,20 @@ func classDrift(c *model.Claim, class *model.NodeClass, m *model.Machine) (reaso
 			!slices.ContainsFunc(class.Reservations, func(r model.Reservation) bool { return r.ID == m.Reservation }) {
 			return DriftReservation, fmt.Sprintf("capacity reservation %s is not among those of EC2NodeClass %s", m.Reservation, class.Name), judged
 		}
+	}
+	return placementDrift(c, class, m, judged)
+}
+
+// placementDrift compares the placement group that a machine runs in with the one that the class's selector names now: a group
+// that was deleted and made again under its name is another. A class that names none tells nothing here; its hash does.
+func placementDrift(c *model.Claim, class *model.NodeClass, m *model.Machine, judged []string) (reason, message string, of []string) {
+	have := cmp.Or(c.Labels[model.LabelPlacementGroup], m.PlacementGroup)
+	if class.PlacementGroup == nil || have == "" {
+		return "", "", judged
+	}
+	judged = append(judged, DriftPlacement)
+	if have != class.PlacementGroup.ID {
+		return DriftPlacement, fmt.Sprintf("placement group is %s, EC2NodeClass %s has %s", have, class.Name, class.PlacementGroup.ID), judged
 	}
 	return "", "", judged
 }

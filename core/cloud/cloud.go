@@ -49,6 +49,8 @@ type Instance struct {
 	SecurityGroups []string `json:",omitempty"`
 	Reservation    string   `json:",omitempty"` // capacity reservation that it runs in
 	Profile        string   `json:",omitempty"` // name of its instance profile
+	PlacementGroup string   `json:",omitempty"` // id
+	Partition      int      `json:",omitempty"` // of the placement group, 0 = none
 }
 
 // ProviderID is the provider id its kubelet reports.

@@ -154,6 +154,7 @@ func (x *Executor) look(t *track) {
 		x.uncordon(t, c, nodes, &r)
 		x.stamp(c, o, &r)
 		x.tag(c, &r.Claim)
+		x.placed(c, o.Machine, nodes, &r.Claim)
 	}
 	x.apply(t, c, nodes, r)
 }

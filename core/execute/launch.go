@@ -169,7 +169,7 @@ func (x *Executor) refused(pool *model.Pool, n *model.NewNode) string {
 // groupKey is equal for nodes that one request can ask for together.
 func groupKey(n *model.NewNode) string {
 	var b strings.Builder
-	b.WriteString(n.Pool.Name + "|" + n.Offering.CapacityType + "|" + n.Offering.Key())
+	b.WriteString(n.Pool.Name + "|" + n.Offering.CapacityType + "|" + n.Offering.Key() + "|" + partition(n.Offering))
 	for _, o := range n.Alternatives {
 		b.WriteString("|" + o.Key())
 	}
@@ -199,10 +199,12 @@ func (x *Executor) newLaunch(n *model.NewNode) *launch {
 		taints: slices.Concat(n.Pool.Taints, n.Pool.StartupTaints, []model.Taint{claim.Unregistered}),
 	}
 	for i, o := range append([]*model.Offering{n.Offering}, n.Alternatives...) {
-		if i == maxOffers {
+		if len(l.offers) == maxOffers {
 			break
 		}
-		l.offers = append(l.offers, offer(o, i))
+		if partition(o) == partition(n.Offering) { // the request names one, or leaves it to the cloud
+			l.offers = append(l.offers, offer(o, i))
+		}
 	}
 	// Where the strategy's order is not that of the prices, the fleet must keep the strategy's.
 	l.ordered = !slices.IsSortedFunc(l.offers, func(a, b cloud.Offer) int { return cmp.Compare(a.USDPerHour, b.USDPerHour) })
@@ -223,6 +225,9 @@ func (x *Executor) comingFor(l *launch, pool *model.Pool, n *model.NewNode) *com
 	maps.Copy(labels, ownLabels(n))
 	labels[model.LabelPool] = pool.Name
 	labels[model.LabelNodeClass] = pool.NodeClass.Name
+	if p := partition(n.Offering); p != "" {
+		labels[model.LabelPlacementPartition] = p
+	}
 	annotations := map[string]string{}
 	maps.Copy(annotations, pool.NodeAnnotations)
 	if pool.Hash != "" {
@@ -369,7 +374,7 @@ func (x *Executor) wanting(l *launch) []*coming {
 func (x *Executor) cloudLaunch(l *launch, live []*coming) cloud.Launch {
 	out := cloud.Launch{
 		ID: l.id, Pool: l.pool, NodeClass: l.class.Name, CapacityType: l.capacity, Offers: l.offers, Prioritized: l.ordered,
-		Labels: live[0].claim.Labels, Taints: l.taints,
+		Labels: x.kubeletLabels(live[0]), Taints: l.taints,
 		Tags: map[string]string{
 			TagCluster: x.cfg.Cluster, TagOwned + x.cfg.Cluster: "owned", TagPool: l.pool, TagClass: l.class.Name, TagLaunch: l.id,
 		},
@@ -589,9 +594,9 @@ func (x *Executor) answered(l *launch, a cloud.Answer) {
 	var other *cloud.OfferError
 	for i, e := range a.Errors {
 		switch {
-		case e.Kind == cloud.Shortage:
+		case e.Kind == cloud.Shortage && !x.grouped(l):
 			short = append(short, e.Offer)
-		case e.Kind == cloud.Quota || notHere[e.Code]:
+		case e.Kind == cloud.Quota || e.Kind == cloud.Shortage || notHere[e.Code]:
 			closed = append(closed, e.Offer)
 		case other == nil:
 			other = &a.Errors[i]
@@ -842,6 +847,9 @@ func (x *Executor) launchedPatch(l *launch, c *coming, o *model.Claim) ClaimPatc
 	set(model.LabelZone, i.Zone)
 	set(model.LabelCapacityType, i.CapacityType)
 	set(model.LabelRegion, x.cfg.Region)
+	if i.Partition > 0 {
+		set(model.LabelPlacementPartition, strconv.Itoa(i.Partition))
+	}
 	if off := x.m.Offering(l.class.Name, key(*i)); off != nil {
 		for k, v := range off.Type.Labels {
 			set(k, v)

@@ -56,7 +56,7 @@ func (x *Executor) offersOfSpec(l *launch, c *model.Claim) bool {
 	l.capacity = fit[0].CapacityType
 	for i, o := range fit {
 		// a reservation stands alone: its instances are counted
-		if o.CapacityType == l.capacity && len(l.offers) < maxOffers && (i == 0 || o.ReservationID == "") {
+		if o.CapacityType == l.capacity && len(l.offers) < maxOffers && (i == 0 || o.ReservationID == "") && partition(o) == partition(fit[0]) {
 			l.offers = append(l.offers, offer(o, i))
 		}
 	}

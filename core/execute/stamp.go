@@ -47,7 +47,8 @@ func (x *Executor) list(instances []cloud.Instance, claims []*model.Claim, asked
 	listed := make(map[string]machine, len(instances))
 	for _, i := range instances {
 		listed[i.ID] = machine{at: asked, Machine: model.Machine{ImageID: i.ImageID, Subnet: i.Subnet,
-			SecurityGroups: i.SecurityGroups, Reservation: i.Reservation, Profile: i.Profile}}
+			SecurityGroups: i.SecurityGroups, Reservation: i.Reservation, Profile: i.Profile,
+			PlacementGroup: i.PlacementGroup, Partition: i.Partition}}
 	}
 	x.listed = listed
 	for _, c := range claims {

@@ -22,6 +22,8 @@ type Machine struct {
 	SecurityGroups []string
 	Reservation    string // that the instance runs in
 	Profile        string // instance profile
+	PlacementGroup string // id
+	Partition      int    // of the placement group, 0 = none
 	Fresh          bool   // listed after its node class took its present state
 }
 

@@ -10,6 +10,8 @@ const (
 	LabelReservationID            = AWSLabelDomain + "/capacity-reservation-id"
 	LabelReservationType          = AWSLabelDomain + "/capacity-reservation-type"
 	LabelReservationInterruptible = AWSLabelDomain + "/capacity-reservation-interruptible"
+	LabelPlacementGroup           = AWSLabelDomain + "/placement-group-id"
+	LabelPlacementPartition       = AWSLabelDomain + "/placement-group-partition"
 	LabelRegistered               = "karpenter.sh/registered"
 	LabelInitialized              = "karpenter.sh/initialized"
 	LabelNodeClass                = "karpenter.k8s.aws/ec2nodeclass"
@@ -43,6 +45,7 @@ const (
 	AnnotationRepair               = "weir.dev/repair"             // why a claim is about to be replaced as broken: its termination timestamp is ours
 	AnnotationRebalance            = "weir.dev/rebalance"          // on a NodePool: record, cordon or replace-then-drain
 	AnnotationSoak                 = "weir.dev/soak"               // on a NodePool: how long its nodes stay after they began to differ from it, such as 72h
+	AnnotationPlacementGroup       = "weir.dev/placement-group"    // on an EC2NodeClass: the group that its selector names, as PlacementGroup.String writes it
 	AnnotationExpire               = "weir.dev/expire"             // on a NodePool: ExpireBudgeted
 )
 

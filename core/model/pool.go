@@ -111,6 +111,7 @@ type NodeClass struct {
 	Images            []Image  // of its status, like the two below: what its machines should have
 	Subnets           []string // ids, sorted
 	SecurityGroups    []string // ids, sorted
+	PlacementGroup    *PlacementGroup
 	// Settled says that its status is about its present specification and that all of it was
 	// found; nothing is concluded from the status of a class that is not settled.
 	Settled bool

@@ -283,11 +283,14 @@ func (p *Provider) Offerings(ctx context.Context, class *model.NodeClass) ([]*mo
 	own.Zones = zones(c)
 	out := table.Offerings(&own, own.Zones, p.left(&own))
 	_, _, unready := unready(c)
-	byName := map[string]*model.InstanceType{}
+	byName, seen := map[string]*model.InstanceType{}, map[*model.InstanceType]bool{}
 	cannot := map[*model.InstanceType]string{}
 	for _, o := range out {
-		if _, seen := byName[o.Type.Name]; !seen {
-			byName[o.Type.Name] = o.Type
+		if !seen[o.Type] { // those of the partitions of a placement group have equal names
+			seen[o.Type] = true
+			if _, named := byName[o.Type.Name]; !named {
+				byName[o.Type.Name] = o.Type
+			}
 			if ami, ok := render.ImageFor(c, o.Type.Labels); ok {
 				o.Type.Image = ami.ID
 			} else {

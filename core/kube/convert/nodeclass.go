@@ -97,6 +97,14 @@ func NodeClass(in *awsv1.EC2NodeClass) *model.NodeClass {
 func resolved(c *model.NodeClass, in *awsv1.EC2NodeClass) {
 	c.Hash, c.HashVersion = in.Annotations[model.AnnotationClassHash], in.Annotations[model.AnnotationClassHashVersion]
 	c.InstanceProfile = in.Status.InstanceProfile
+	if text := in.Annotations[model.AnnotationPlacementGroup]; text != "" && in.Spec.PlacementGroupSelector != nil {
+		g, err := model.ParsePlacementGroup(text)
+		if err != nil || in.Spec.PlacementGroupSelector.ID != "" && in.Spec.PlacementGroupSelector.ID != g.ID {
+			c.Settled = false // it is written anew when the class is looked at next
+		} else {
+			c.PlacementGroup = g
+		}
+	}
 	if in.Spec.InstanceProfile != nil {
 		c.InstanceProfile = *in.Spec.InstanceProfile
 	}

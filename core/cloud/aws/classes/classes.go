@@ -15,6 +15,7 @@ import (
 	"github.com/weir-project/weir/core/api/awsv1"
 	"github.com/weir-project/weir/core/api/keys"
 	"github.com/weir-project/weir/core/cloud/aws/resolve"
+	"github.com/weir-project/weir/core/model"
 )
 
 // Objects is the classes as the cluster has them. Claims answers a profile for each claim, empty where it names none.
@@ -156,6 +157,14 @@ func (k *Keeper) Keep(ctx context.Context, name string) (again time.Duration, er
 	}
 	if r.Err != nil {
 		k.cfg.Failed(name, r.Err) // the status says what is not known; it is asked again soon
+	}
+	if have := c.Annotations[model.AnnotationPlacementGroup]; have != r.Placement {
+		c = c.DeepCopy() // what is known of the class stays as it is
+		c.Annotations[model.AnnotationPlacementGroup] = r.Placement
+		if c, err = k.cfg.Objects.SetMetadata(ctx, c); err != nil {
+			return k.conflict(err)
+		}
+		k.Learn(c.Name, c)
 	}
 	next := c.DeepCopy()
 	next.Status = r.Status

@@ -148,7 +148,7 @@ func (f *Fleet) answer(r *render.Request, out *ec2.CreateFleetOutput) cloud.Answ
 			zone, image = cmp.Or(zone, sdk.ToString(l.Overrides.AvailabilityZone), zoneOf(r, sdk.ToString(l.Overrides.SubnetId))), sdk.ToString(l.Overrides.ImageId)
 		}
 		for _, id := range i.InstanceIds {
-			one := cloud.Instance{ID: id, Type: string(i.InstanceType), Zone: zone, CapacityType: capacity, ImageID: image, State: "pending", Launched: f.now(), Tags: maps.Clone(tags)}
+			one := cloud.Instance{ID: id, Type: string(i.InstanceType), Zone: zone, CapacityType: capacity, ImageID: image, State: "pending", Launched: f.now(), Tags: maps.Clone(tags), Partition: partition(r)}
 			if !reserved {
 				one.CapacityType = lifecycle(string(i.Lifecycle), capacity)
 			}
@@ -164,10 +164,24 @@ func (f *Fleet) answer(r *render.Request, out *ec2.CreateFleetOutput) cloud.Answ
 				continue
 			}
 			seen[key] = true
-			a.Errors = append(a.Errors, cloud.OfferError{Offer: o, Kind: awserr.Kind(code), Code: code, Message: message, Reason: awserr.Reason(code, message)})
+			kind := awserr.Kind(code)
+			if isSpreadFull(e) {
+				kind = cloud.Shortage
+			}
+			a.Errors = append(a.Errors, cloud.OfferError{Offer: o, Kind: kind, Code: code, Message: message, Reason: awserr.Reason(code, message)})
 		}
 	}
 	return a
+}
+
+// partition is the one that a request asks for in its placement group, 0 = none.
+func partition(r *render.Request) int {
+	for _, t := range r.Templates {
+		if p := t.Data.Placement; p != nil && p.PartitionNumber != nil {
+			return int(*p.PartitionNumber)
+		}
+	}
+	return 0
 }
 
 func lifecycle(l, byDefault string) string {
@@ -213,13 +227,14 @@ func (f *Fleet) offersOf(r *render.Request, e types.CreateFleetError) []cloud.Of
 	if named != nil && sdk.ToString(e.ErrorCode) == codeSubnetFull && f.Full != nil && sdk.ToString(named.SubnetId) != "" {
 		f.Full(*named.SubnetId)
 	}
+	spreadFull := isSpreadFull(e)
 	var out []cloud.Offer
 	for _, c := range r.Fleet.LaunchTemplateConfigs {
 		for _, o := range c.Overrides {
 			zone := sdk.ToString(o.AvailabilityZone)
 			if named != nil {
 				asked := cmp.Or(sdk.ToString(named.AvailabilityZone), zoneOf(r, sdk.ToString(named.SubnetId)))
-				if named.InstanceType != "" && named.InstanceType != o.InstanceType || asked != "" && asked != zone {
+				if named.InstanceType != "" && named.InstanceType != o.InstanceType && !spreadFull || asked != "" && asked != zone {
 					continue
 				}
 			}
@@ -227,6 +242,11 @@ func (f *Fleet) offersOf(r *render.Request, e types.CreateFleetError) []cloud.Of
 		}
 	}
 	return out
+}
+
+// isSpreadFull says whether a spread placement group has as many instances in a zone as it may have there, of whatever type.
+func isSpreadFull(e types.CreateFleetError) bool {
+	return strings.Contains(sdk.ToString(e.ErrorMessage), "limit of instances in this spread placement group")
 }
 
 // Terminate ends instances; those that are gone are fine.
@@ -305,6 +325,7 @@ func instance(i types.Instance) cloud.Instance {
 		Launched: sdk.ToTime(i.LaunchTime), Tags: make(map[string]string, len(i.Tags))}
 	if i.Placement != nil {
 		out.Zone = sdk.ToString(i.Placement.AvailabilityZone)
+		out.PlacementGroup, out.Partition = sdk.ToString(i.Placement.GroupId), int(sdk.ToInt32(i.Placement.PartitionNumber))
 	}
 	if i.State != nil {
 		out.State = string(i.State.Name)

@@ -24,6 +24,12 @@ func Type(in types.InstanceTypeInfo, known *catalogue.Type) (t catalogue.Type, o
 		Name: string(in.InstanceType), VCPU: int64(deref(in.VCpuInfo.DefaultVCpus)), MemoryMiB: deref(in.MemoryInfo.SizeInMiB), Arch: arch, OS: "linux",
 		BareMetal: deref(in.BareMetal), ENI: interfaces(in.NetworkInfo), Labels: labels(in), Allocatable: devices(in),
 	}
+	if p := in.PlacementGroupInfo; p != nil {
+		t.Placement = []string{}
+		for _, s := range p.SupportedStrategies {
+			t.Placement = append(t.Placement, string(s))
+		}
+	}
 	if known != nil {
 		t.ENI.Trunking, t.ENI.BranchENIs, t.OnDemandUSD = known.ENI.Trunking, known.ENI.BranchENIs, known.OnDemandUSD
 		for _, k := range []string{"instance-network-bandwidth"} {

@@ -261,6 +261,9 @@ func (in *Input) placement(d *types.RequestLaunchTemplateData) {
 		} else {
 			d.Placement.GroupName = ptr(s.Name)
 		}
+		if n, err := strconv.Atoi(in.Labels[model.LabelPlacementPartition]); err == nil && n > 0 {
+			d.Placement.PartitionNumber = ptr(int32(n))
+		}
 	}
 }
 

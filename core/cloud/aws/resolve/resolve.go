@@ -76,10 +76,11 @@ func New(cfg Config, e EC2, s SSM, i IAM) *Resolver {
 
 // Result is what a class stands for now.
 type Result struct {
-	Status awsv1.EC2NodeClassStatus
-	Free   map[string]int // what is left, by id: addresses of subnets, instances of capacity reservations, of those that were read
-	Again  time.Duration  // until the class should be looked at again
-	Err    error          // what could not be asked; the status holds what was known before
+	Status    awsv1.EC2NodeClassStatus
+	Free      map[string]int // what is left, by id: addresses of subnets, instances of capacity reservations, of those that were read
+	Placement string         // the placement group of the selector as model.PlacementGroup writes it, empty = none
+	Again     time.Duration  // until the class should be looked at again
+	Err       error          // what could not be asked; the status holds what was known before
 }
 
 // Intervals after which a class is looked at again.
@@ -91,7 +92,8 @@ const (
 
 // Resolve finds everything of a class. Its status is the starting point: what cannot be asked stays.
 func (r *Resolver) Resolve(ctx context.Context, class *awsv1.EC2NodeClass, now time.Time) Result {
-	c := &one{r: r, class: class, now: now, Result: Result{Status: *class.Status.DeepCopy(), Free: map[string]int{}, Again: again}}
+	c := &one{r: r, class: class, now: now, Result: Result{
+		Status: *class.Status.DeepCopy(), Free: map[string]int{}, Again: again, Placement: class.Annotations[model.AnnotationPlacementGroup]}}
 	c.subnets(ctx)
 	c.groups(ctx)
 	c.images(ctx)
@@ -339,6 +341,7 @@ func (c *one) reservation(x types.CapacityReservation) awsv1.CapacityReservation
 func (c *one) placement(ctx context.Context) {
 	s := c.class.Spec.PlacementGroupSelector
 	if s == nil {
+		c.Placement = ""
 		c.set(keys.ConditionPlacementGroupReady, true, "", "")
 		return
 	}
@@ -353,13 +356,27 @@ func (c *one) placement(ctx context.Context) {
 	switch {
 	case err != nil && !awserr.Is(err, "InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed", "InvalidPlacementGroup.NotFound"):
 		c.failed(keys.ConditionPlacementGroupReady, awserr.Of("DescribePlacementGroups", err))
+		return
 	case err != nil || len(out.PlacementGroups) == 0:
 		c.set(keys.ConditionPlacementGroupReady, false, keys.ReasonPlacementGroupNotFound, "there is no available placement group %s in region %s", name, c.r.cfg.Region)
 	case len(out.PlacementGroups) > 1:
 		c.set(keys.ConditionPlacementGroupReady, false, keys.ReasonPlacementGroupFailed, "%s names %d placement groups", name, len(out.PlacementGroups))
 	default:
+		g := out.PlacementGroups[0]
+		found := model.PlacementGroup{ID: deref(g.GroupId), Strategy: string(g.Strategy)}
+		if g.Strategy == types.PlacementStrategyPartition {
+			found.Partitions = int(deref(g.PartitionCount))
+		}
+		if _, err := model.ParsePlacementGroup(found.String()); err != nil {
+			c.Placement = ""
+			c.set(keys.ConditionPlacementGroupReady, false, keys.ReasonPlacementGroupFailed, "%v", err)
+			return
+		}
+		c.Placement = found.String()
 		c.set(keys.ConditionPlacementGroupReady, true, "", "")
+		return
 	}
+	c.Placement = ""
 }
 
 // dependencies are the conditions that launches depend on.
