@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -38,6 +39,7 @@ type Config struct {
 
 	DiscoverySubnets, DiscoverySecurityGroups []string // to be tagged
 
+	ReservedConcurrency int      // of the drainer; 0 = none
 	PermissionsBoundary string   // ARN or name of a policy, for every role
 	AlarmTopic          string   // ARN of an SNS topic; empty = alarms tell nobody
 	Issuer              string   // of the cluster's OIDC tokens, without https://; empty = EKS Pod Identity
@@ -98,6 +100,8 @@ func Keys() []Key {
 		one("clusterSecurityGroup", "id of the cluster's security group, which lets that group in; left out, you do", matches(groupID, "the id of a security group"), func(c *Config) *string { return &c.ClusterSecurityGroup }),
 		many("discoverySubnets", "ids of subnets to tag `karpenter.sh/discovery` for node classes", matches(subnetID, "ids of subnets"), func(c *Config) *[]string { return &c.DiscoverySubnets }),
 		many("discoverySecurityGroups", "ids of security groups to tag so", matches(groupID, "ids of security groups"), func(c *Config) *[]string { return &c.DiscoverySecurityGroups }),
+		{Name: "reservedConcurrency", Default: strconv.Itoa(drainConcurrency), Help: "concurrent runs of the drainer that nobody else may use; 0 where the account has none to spare", check: checkReserved,
+			set: func(c *Config, v string) { c.ReservedConcurrency, _ = strconv.Atoi(v) }}, // checked before
 		one("permissionsBoundary", "policy, by ARN or name, that bounds every role of the stack", matches(policyName, "the ARN or name of a policy"), func(c *Config) *string { return &c.PermissionsBoundary }),
 		one("alarmTopic", "ARN of an SNS topic that alarms tell", matches(topicARN, "the ARN of an SNS topic"), func(c *Config) *string { return &c.AlarmTopic }),
 		one("stackName", "name of the stack; left out, Weir- and the name of the cluster", matches(stackName, "letters, digits and -, at most 128, a letter first"), func(c *Config) *string { return &c.StackName }),
@@ -262,6 +266,13 @@ func checkBootstrap(dir string) error {
 func checkFolder(dir string) error {
 	if filepath.Clean(dir) != dir {
 		return fmt.Errorf("is %q, expected a clean path such as %q", dir, filepath.Clean(dir))
+	}
+	return nil
+}
+
+func checkReserved(s string) error {
+	if n, err := strconv.Atoi(s); err != nil || n < 0 || n > 1000 {
+		return fmt.Errorf("is %q, expected a number from 0 to 1000", s)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ const (
 	drainSeconds      = 150 // a drain works through what is left of a two-minute notice
 	visibilitySeconds = 180 // an unfinished drain comes back after so long
 	drainReceives     = 5   // then the message is a dead letter
-	drainConcurrency  = 10
+	drainConcurrency  = 10  // at most, and reserved unless told otherwise
 	drainBatch        = 10
 	memoryMB          = 512
 )
@@ -33,9 +33,9 @@ const (
 type InterruptionProps struct {
 	ClusterName, Endpoint, CertificateAuthority string
 	LambdaDir                                   string
-	Ledger                                      *LedgerTable
-	Remember                                    bool     // the functions use the ledger, as the scaler does then
-	Network                                     *Network // where the functions run; nil = outside a VPC
+	Ledger                                      *LedgerTable // that the scaler uses too; nil = nothing is remembered
+	Network                                     *Network     // where the functions run; nil = outside a VPC
+	Reserved                                    int          // concurrent runs of the drainer that nobody else may use; 0 = none
 }
 
 // Interruption gets workloads off machines that AWS is about to take. Each event goes
@@ -77,7 +77,7 @@ func NewInterruption(scope constructs.Construct, id string, p InterruptionProps)
 		Description: jsii.String("Weir's interruption functions on cluster " + p.ClusterName),
 	})
 	i.functions(c, p)
-	i.rules(c, p.Remember)
+	i.rules(c, p.Ledger != nil)
 	p.Ledger.Grant(c, "LedgerPolicy", i.Role, false)
 	// The CDK's own AccessEntry knows no groups.
 	i.AccessEntry = awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{
@@ -104,9 +104,11 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 	i.Responder = function("Responder", "Weir: taints nodes that AWS is about to take", awslambda.FunctionProps{
 		Timeout: awscdk.Duration_Seconds(jsii.Number(respondSeconds)),
 	})
-	i.Drainer = function("Drainer", "Weir: drains nodes that AWS is about to take", awslambda.FunctionProps{
-		Timeout: awscdk.Duration_Seconds(jsii.Number(drainSeconds)), ReservedConcurrentExecutions: jsii.Number(drainConcurrency),
-	})
+	drainer := awslambda.FunctionProps{Timeout: awscdk.Duration_Seconds(jsii.Number(drainSeconds))}
+	if p.Reserved > 0 {
+		drainer.ReservedConcurrentExecutions = jsii.Number(p.Reserved)
+	}
+	i.Drainer = function("Drainer", "Weir: drains nodes that AWS is about to take", drainer)
 	p.Network.Place(c, i.Role, i.Responder, i.Drainer)
 	attach(c, "LogPolicy", "Logs of Weir's interruption functions", i.Role, []Statement{ownLogs(groups...)})
 	queue := attach(c, "QueuePolicy", "Drain queue of Weir", i.Role, []Statement{{
@@ -132,18 +134,17 @@ func ownLogs(groups ...string) Statement {
 }
 
 func environment(p InterruptionProps) *map[string]*string {
-	kind := LedgerNone
-	if p.Remember {
-		kind = LedgerDynamoDB
-	}
-	return &map[string]*string{
+	env := map[string]*string{
 		"CLUSTER_NAME":      jsii.String(p.ClusterName),
 		"CLUSTER_ENDPOINT":  jsii.String(p.Endpoint),
 		"CLUSTER_CA_BUNDLE": jsii.String(p.CertificateAuthority),
 		"WEIR_ACCOUNT":      awscdk.Aws_ACCOUNT_ID(),
-		"WEIR_LEDGER":       jsii.String(kind),
-		"WEIR_LEDGER_TABLE": p.Ledger.Table.TableName(),
+		"WEIR_LEDGER":       jsii.String(LedgerNone),
 	}
+	if p.Ledger != nil {
+		env["WEIR_LEDGER"], env["WEIR_LEDGER_TABLE"] = jsii.String(LedgerDynamoDB), p.Ledger.Table.TableName()
+	}
+	return &env
 }
 
 // Event is one kind of event and its rule.

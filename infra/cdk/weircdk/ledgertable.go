@@ -56,8 +56,12 @@ func NewLedgerTable(scope constructs.Construct, id, existing string) *LedgerTabl
 }
 
 // Grant lets a role read and write records: no scans, no batches, no management. Who
-// checks the table's shape, as the scaler does when it starts, may read that, too.
+// checks the table's shape, as the scaler does when it starts, may read that, too. Of no
+// table (nil) nothing is given.
 func (t *LedgerTable) Grant(scope constructs.Construct, id string, role awsiam.IRole, shape bool) {
+	if t == nil {
+		return
+	}
 	statements := []Statement{
 		{
 			Sid: "AllowLedgerRecords",

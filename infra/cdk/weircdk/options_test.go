@@ -184,6 +184,14 @@ func TestDiscoveryTags(t *testing.T) {
 	}
 }
 
+func TestReservedConcurrency(t *testing.T) {
+	t.Parallel()
+	p := synth(t, func(c *Config) { c.ReservedConcurrency = 0 }).get(t, "InterruptionDrainer").Properties
+	if p["ReservedConcurrentExecutions"] != nil { // 0 would stop it
+		t.Errorf("the drainer has %v runs", p["ReservedConcurrentExecutions"])
+	}
+}
+
 // Each part stands in a stack of somebody else's, too.
 func TestPartsStandAlone(t *testing.T) {
 	synthMu.Lock()

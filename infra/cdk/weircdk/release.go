@@ -129,7 +129,7 @@ func chartValues(cfg Config, ledger *LedgerTable, scaler *ScalerRole) map[string
 		"karpenterLease": map[string]any{"namespace": cfg.KarpenterNamespace},
 		"interruption":   map[string]any{"enabled": true, "group": InterruptionGroup},
 	}
-	if cfg.Ledger == LedgerDynamoDB {
+	if ledger != nil {
 		values["ledger"], values["ledgerTable"] = "dynamodb", *ledger.Table.TableName()
 	}
 	if cfg.Queue != "" {

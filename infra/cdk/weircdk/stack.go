@@ -18,7 +18,7 @@ func Gaps() []Gap {
 	return []Gap{
 		{"deployed", "The template is tested, and has not been deployed to an account. The scaler has been run against stand-ins for AWS, which do not check rights, and never with this role."},
 		{"auth-mode", "Access entries need a cluster in mode API or API_AND_CONFIG_MAP; aws-auth is not written."},
-		{"keys", "Customer-managed keys are not supported: table, queues and logs are encrypted with keys of AWS."},
+		{"keys", "Customer-managed keys are not supported: table, queues and logs are encrypted with keys of AWS, and on a key of yours for volumes the scaler's role gets no rights; give it them in the key's policy."},
 	}
 }
 
@@ -51,7 +51,10 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 		Description: jsii.String(fmt.Sprintf("Weir for EKS cluster %s: ledger table, interruption functions, roles, charts; see infra/cdk/README.md for all that is not done.", cfg.ClusterName)),
 		Tags:        &map[string]*string{"weir.dev/cluster": jsii.String(cfg.ClusterName)},
 	})
-	ledger := NewLedgerTable(stack, "Ledger", cfg.Table)
+	var ledger *LedgerTable
+	if cfg.Ledger == LedgerDynamoDB {
+		ledger = NewLedgerTable(stack, "Ledger", cfg.Table)
+	}
 	var network *Network
 	if len(cfg.Subnets) > 0 {
 		network = NewNetwork(stack, "Network", NetworkProps{
@@ -60,7 +63,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	}
 	interruption := NewInterruption(stack, "Interruption", InterruptionProps{
 		ClusterName: cfg.ClusterName, Endpoint: cfg.Endpoint, CertificateAuthority: cfg.CertificateAuthority,
-		LambdaDir: cfg.LambdaDir, Ledger: ledger, Remember: cfg.Ledger == LedgerDynamoDB, Network: network,
+		LambdaDir: cfg.LambdaDir, Ledger: ledger, Network: network, Reserved: cfg.ReservedConcurrency,
 	})
 	NewAlarms(stack, "Alarms", interruption, cfg.AlarmTopic)
 	node := NewNodeRole(stack, "NodeRole", cfg.ClusterName, cfg.NodeRole)
@@ -77,7 +80,10 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 		})
 		// The scaler looks at its table and uses its role when it starts, and the functions act
 		// on what it says of itself.
-		release.Resource.Node().AddDependency(ledger.Table, scaler.Construct, node.Construct, interruption.Construct)
+		release.Resource.Node().AddDependency(scaler.Construct, node.Construct, interruption.Construct)
+		if ledger != nil {
+			release.Resource.Node().AddDependency(ledger.Table)
+		}
 	}
 	if len(cfg.DiscoverySubnets)+len(cfg.DiscoverySecurityGroups) > 0 {
 		NewDiscoveryTags(stack, "DiscoveryTags", cfg.ClusterName, cfg.DiscoverySubnets, cfg.DiscoverySecurityGroups)
@@ -91,7 +97,9 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	output := func(id, description string, value *string) {
 		awscdk.NewCfnOutput(stack, jsii.String(id), &awscdk.CfnOutputProps{Value: value, Description: jsii.String(description)})
 	}
-	output("TableName", "table of the ledger, the chart's ledgerTable, and -c table of another cluster's stack", ledger.Table.TableName())
+	if ledger != nil {
+		output("TableName", "table of the ledger, the chart's ledgerTable, and -c table of another cluster's stack", ledger.Table.TableName())
+	}
 	output("ResponderName", "function that events invoke directly", interruption.Responder.FunctionName())
 	output("DrainerName", "function that the drain queue feeds", interruption.Drainer.FunctionName())
 	output("DrainQueueUrl", "queue of nodes to drain", interruption.DrainQueue.QueueUrl())
@@ -103,7 +111,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	output("ChartValues", "values of infra/chart that go with this stack, but for clusterName and image", stack.ToJsonString(values, nil))
 	if release != nil {
 		output("Image", "image that was installed", release.Resource.GetAttString(jsii.String("Image")))
-		output("DefinitionsLeftAlone", "definitions that were there already and were not touched", release.Resource.GetAttString(jsii.String("DefinitionsLeftAlone")))
+		output("DefinitionsLeftAlone", "definitions that were there already and were not touched", jsii.String("left alone: "+*release.Resource.GetAttString(jsii.String("DefinitionsLeftAlone"))))
 	} else if cfg.Image != "" {
 		output("Image", "image for the chart", jsii.String(cfg.Image))
 	}

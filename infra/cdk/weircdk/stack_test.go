@@ -112,7 +112,7 @@ func config(t *testing.T) Config {
 	return Config{
 		ClusterName: "demo", Endpoint: "https://api.example", CertificateAuthority: "Q0E=", LambdaDir: functions, DeployDir: installer,
 		Chart: ChartInstall, Namespace: "weir-system", ServiceAccount: "weir", StackName: "Weir-demo", Ledger: LedgerDynamoDB,
-		KarpenterNamespace: "kube-system",
+		KarpenterNamespace: "kube-system", ReservedConcurrency: 10,
 	}
 }
 
@@ -233,7 +233,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestWithoutALedger: functions that may not remember are told so, and nothing is swept.
+// TestWithoutALedger: no table, functions that are told so, and nothing is swept.
 func TestWithoutALedger(t *testing.T) {
 	t.Parallel()
 	tp := synth(t, func(c *Config) { c.Ledger = LedgerNone })
@@ -244,6 +244,11 @@ func TestWithoutALedger(t *testing.T) {
 	}
 	if got := tp.get(t, "InterruptionSweepRule").Properties["State"]; got != "DISABLED" {
 		t.Errorf("the sweep is %v", got)
+	}
+	for id, r := range tp.Resources {
+		if r.Type == "AWS::DynamoDB::Table" || strings.Contains(show(r.Properties["PolicyDocument"]), "dynamodb:") {
+			t.Errorf("%s is made", id)
+		}
 	}
 }
 
@@ -669,6 +674,8 @@ func TestReadConfig(t *testing.T) {
 		"new cluster that is there":            {map[string]string{"newCluster": "1.34", "clusterAdmin": "arn:aws:iam::123456789012:role/Admin"}, []string{"leave them out, or newCluster"}},
 		"new cluster with subnets":             {map[string]string{"endpoint": "", "certificateAuthority": "", "newCluster": "1.34", "clusterAdmin": "arn:aws:iam::123456789012:role/Admin", "discoverySubnets": "subnet-0aaaaaa1"}, []string{"of a cluster that exists"}},
 		"no version":                           {map[string]string{"newCluster": "yes"}, []string{"expected a minor version"}},
+		"reserved concurrency":                 {map[string]string{"reservedConcurrency": "-1"}, []string{"expected a number from 0 to 1000"}},
+		"no reserved concurrency":              {map[string]string{"reservedConcurrency": "0"}, nil},
 		"parameter ARN":                        {map[string]string{"imageParameters": "/a,arn:aws:ssm:x"}, []string{"names of parameters, not ARNs"}},
 
 		"role ARN":          {map[string]string{"nodeRole": "arn:aws:iam::123456789012:role/x"}, []string{"the name of a role, not its ARN"}},
@@ -682,7 +689,7 @@ func TestReadConfig(t *testing.T) {
 			maps.Copy(in, tc.change)
 			c, err := ReadConfig(func(k string) string { return in[k] })
 			if len(tc.want) == 0 {
-				if err != nil || c.StackName != "Weir-my-cluster" || c.Namespace != "weir-system" {
+				if err != nil || c.StackName != "Weir-my-cluster" || c.Namespace != "weir-system" || c.ReservedConcurrency != 10 && in["reservedConcurrency"] == "" {
 					t.Errorf("error %v, configuration %+v", err, c)
 				}
 				return
