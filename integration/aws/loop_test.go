@@ -122,6 +122,19 @@ func (l *loop) beside() {
 	}
 }
 
+// change has a person change the specification of the class.
+func (l *loop) change(f func(*awsv1.EC2NodeClassSpec)) {
+	c := l.objects.class
+	if c == nil {
+		c = l.class(l.t)
+	}
+	c = c.DeepCopy()
+	c.Generation++
+	f(&c.Spec)
+	l.keeper.Learn(c.Name, c)
+	l.keepAt = l.Now()
+}
+
 // saw holds what must never be: a claim with two instances.
 func (l *loop) saw(time.Time, execute.Result) {
 	for _, c := range l.API.Claims {
@@ -321,13 +334,17 @@ func (p *pair) NextWake() time.Time {
 }
 
 // classObjects is the API server's part of the keeper.
-type classObjects struct{ api *executetest.API }
+type classObjects struct {
+	api   *executetest.API
+	class *awsv1.EC2NodeClass // as it was written last
+}
 
 // Follow implements classes.Objects; the loop tells the keeper itself.
 func (o *classObjects) Follow(context.Context, func(string, *awsv1.EC2NodeClass)) {}
 
 func (o *classObjects) put(c *awsv1.EC2NodeClass) (*awsv1.EC2NodeClass, error) {
 	c = c.DeepCopy()
+	o.class = c
 	o.api.PutClass(convert.NodeClass(c))
 	return c, nil
 }

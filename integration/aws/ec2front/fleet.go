@@ -173,6 +173,9 @@ func (f *Front) wrong(l *override) error {
 		return fail("InvalidParameterValue", "User data is limited to 16384 bytes")
 	}
 	l.zone = s.zone
+	if err := f.wrongPlacement(l, t); err != nil {
+		return err
+	}
 	return f.wrongGroups(l, s)
 }
 
@@ -289,6 +292,9 @@ func (f *Front) buy(o *order) ([]sim.Bought, []sim.Refusal) {
 	order.Took = func(line int) {
 		l := &o.lines[lines[line]]
 		used[l.subnet]++
+		if g, _, err := f.groupOf(l.template); err == nil && g != nil {
+			used[inGroup(g.ID, l.zone)]++
+		}
 		used[o.capacityType] += int(f.opts.Table.Get(l.instanceType).VCPU)
 		if l.reservation != "" {
 			used[l.reservation]++
@@ -330,6 +336,9 @@ func (f *Front) refuse(o *order, l *override, used map[string]int) (code, messag
 		if used[l.reservation] >= f.stock[i].Total {
 			return "ReservationCapacityExceeded", fmt.Sprintf("The capacity of reservation %s is used up", l.reservation)
 		}
+	}
+	if code, message := f.crowded(l, used); code != "" {
+		return code, message
 	}
 	vcpus := int(f.opts.Table.Get(l.instanceType).VCPU)
 	if limit, ok := f.quotas[o.capacityType]; ok && used[o.capacityType]+vcpus > limit {

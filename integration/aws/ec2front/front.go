@@ -63,6 +63,7 @@ type Front struct {
 	images    []*Image
 	templates []*template
 	stock     []*Reservation
+	placement []*PlacementGroup
 	machines  map[string]*machine
 	quotas    map[string]int // vCPUs by capacity type
 	refusals  []refusal

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden answers")
 
 // golden are the calls of testdata in their order: NAME.txt is the form, a parameter a line; NAME.xml the answer.
 var golden = []string{"vpc", "subnet", "group", "images", "template", "template-again", "versions", "fleet", "fleet-again", "fleet-mismatch", "fleet-short", "fleet-dry-run", "instances",
-	"instances-missing", "instances-bad-filter", "types", "spot-prices", "subnets", "tags", "terminate", "unknown-parameter", "unknown-action"}
+	"instances-missing", "instances-bad-filter", "types", "spot-prices", "subnets", "tags", "terminate", "unknown-parameter", "unknown-action", "placement-groups", "placement-group-unknown"}
 
 // What is asked and answered, byte by byte: whoever knows EC2's protocol can read whether we do.
 func TestGoldenDocuments(t *testing.T) {
@@ -38,6 +38,7 @@ func TestGoldenDocuments(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	s := Start(t, Options{Now: func() time.Time { return now }, Table: table})
 	s.AddImage(Image{ID: "ami-00000000000000001", Name: "node", Owner: "amazon", Arch: "x86_64", Created: now})
+	s.AddPlacementGroup(PlacementGroup{ID: "pg-00000000000000001", Name: "kafka", Strategy: "partition", Partitions: 3})
 	for _, name := range golden {
 		if name == "fleet-short" {
 			if err := s.EC2().SetCapacity("m5.large/us-east-1a/spot", 0); err != nil {

@@ -19,6 +19,8 @@ type machine struct {
 	tokens             string // whether metadata takes a token
 	groups             []string
 	tags               map[string]string
+	placement          *PlacementGroup
+	partition          int
 }
 
 func (f *Front) remember(o *order, b sim.Bought, fleetID string) error {
@@ -37,6 +39,11 @@ func (f *Front) remember(o *order, b sim.Bought, fleetID string) error {
 	if o.capacityType == model.Spot {
 		m.request = f.id("sir-")
 	}
+	placement, partition, err := f.groupOf(l.template)
+	if err != nil {
+		return err
+	}
+	m.placement, m.partition = placement, f.partitionFor(placement, partition)
 	specs, err := data.list("TagSpecification")
 	if err != nil {
 		return err
@@ -167,6 +174,13 @@ func (f *Front) instance(w *writer, m *sim.Machine, x *machine) {
 	w.time("launchTime", m.Launched)
 	w.in("placement", func() {
 		w.el("availabilityZone", m.Zone)
+		if x.placement != nil {
+			w.el("groupName", x.placement.Name)
+			w.el("groupId", x.placement.ID)
+			if x.partition > 0 {
+				w.num("partitionNumber", x.partition)
+			}
+		}
 		w.el("tenancy", "default")
 	})
 	if !gone {

@@ -172,6 +172,9 @@ func (f *Front) used() map[string]int {
 	f.ec2.Each(func(m *sim.Machine, _ bool) bool {
 		if x := f.machines[m.ID]; x != nil && m.State != sim.Terminated {
 			out[x.subnet]++
+			if x.placement != nil {
+				out[inGroup(x.placement.ID, m.Zone)]++
+			}
 			if t := f.opts.Table.Get(m.Type); t != nil && m.State != sim.ShuttingDown {
 				out[m.CapacityType] += int(t.VCPU)
 			}
@@ -359,23 +362,6 @@ func describeCapacityReservations(f *Front, p *params) (func(*writer), error) {
 		})
 		w.el("nextToken", next)
 	}, p.finish()
-}
-
-// describePlacementGroups: there are none, and one that is named is not found.
-func describePlacementGroups(_ *Front, p *params) (func(*writer), error) {
-	for _, list := range []string{"GroupName", "GroupId"} {
-		names, err := p.strings(list)
-		if err != nil {
-			return nil, err
-		}
-		if len(names) > 0 {
-			return nil, fail("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", names[0])
-		}
-	}
-	if _, err := p.filters("state"); err != nil {
-		return nil, err
-	}
-	return func(w *writer) { w.in("placementGroupSet", func() {}) }, p.finish()
 }
 
 func describeAvailabilityZones(f *Front, p *params) (func(*writer), error) {

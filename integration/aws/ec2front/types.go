@@ -96,6 +96,7 @@ func typeInfo(w *writer, t *catalogue.Type) {
 			w.in("ebsOptimizedInfo", func() { w.num("maximumBandwidthInMbps", mbps) })
 		})
 	}
+	w.in("placementGroupInfo", func() { w.texts("supportedStrategies", strategiesOf(t)...) })
 	w.in("networkInfo", func() {
 		w.num("maximumNetworkInterfaces", int(t.ENI.Max))
 		w.num("maximumNetworkCards", int(t.ENI.Cards))
