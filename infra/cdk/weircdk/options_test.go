@@ -211,11 +211,11 @@ func TestPartsStandAlone(t *testing.T) {
 			NewScalerRole(s, "X", ScalerRoleProps{ClusterName: "demo", Namespace: "n", ServiceAccount: "s", NodeRoleArn: "arn:aws:iam::123456789012:role/x", Ledger: NewLedgerTable(s, "L", "t")})
 		}, "AWS::EKS::PodIdentityAssociation"},
 		"interruption": {func(s awscdk.Stack) {
-			i := NewInterruption(s, "X", InterruptionProps{ClusterName: "demo", Endpoint: "https://x", CertificateAuthority: "Q0E=", LambdaDir: cfg.LambdaDir, Ledger: NewLedgerTable(s, "L", "t")})
+			i := NewInterruption(s, "X", InterruptionProps{ClusterName: "demo", Endpoint: "https://x", CertificateAuthority: authority, LambdaDir: cfg.LambdaDir, Ledger: NewLedgerTable(s, "L", "t")})
 			NewAlarms(s, "A", i, "")
 		}, "AWS::CloudWatch::Alarm"},
 		"release": {func(s awscdk.Stack) {
-			NewRelease(s, "X", ReleaseProps{ClusterName: "demo", Endpoint: "https://x", CertificateAuthority: "Q0E=", Namespace: "n", DeployDir: cfg.DeployDir, Values: map[string]any{"ledger": "bolt"}})
+			NewRelease(s, "X", ReleaseProps{ClusterName: "demo", Endpoint: "https://x", CertificateAuthority: authority, Namespace: "n", DeployDir: cfg.DeployDir, Values: map[string]any{"ledger": "bolt"}})
 		}, "Custom::WeirRelease"},
 	} {
 		app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir()), AnalyticsReporting: jsii.Bool(false)})

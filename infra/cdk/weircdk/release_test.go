@@ -30,7 +30,7 @@ func TestRelease(t *testing.T) {
 	for _, name := range []string{"clusterName", "endpoint", "certificateAuthority", "namespace", "image"} {
 		got[name] = show(p[name])
 	}
-	want := map[string]string{"clusterName": "demo", "endpoint": "https://api.example", "certificateAuthority": "Q0E=", "namespace": "weir-system", "image": "-"}
+	want := map[string]string{"clusterName": "demo", "endpoint": "https://api.example", "certificateAuthority": authority, "namespace": "weir-system", "image": "-"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("properties (-expected +is):\n%s", diff)
 	}

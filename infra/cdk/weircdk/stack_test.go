@@ -110,7 +110,7 @@ func config(t *testing.T) Config {
 		}
 	}
 	return Config{
-		ClusterName: "demo", Endpoint: "https://api.example", CertificateAuthority: "Q0E=", LambdaDir: functions, DeployDir: installer,
+		ClusterName: "demo", Endpoint: "https://api.example", CertificateAuthority: authority, LambdaDir: functions, DeployDir: installer,
 		Chart: ChartInstall, Namespace: "weir-system", ServiceAccount: "weir", StackName: "Weir-demo", Ledger: LedgerDynamoDB,
 		KarpenterNamespace: "kube-system", ReservedConcurrency: 10,
 	}
@@ -124,6 +124,9 @@ func everything(c *Config) {
 	c.PermissionsBoundary, c.AlarmTopic = "Boundary", "arn:aws:sns:us-east-1:123456789012:operators"
 	c.Issuer, c.ImageParameters = "oidc.eks.us-east-1.amazonaws.com/id/ABC", []string{"/golden/image", "/golden/arm/*"}
 }
+
+// authority is a certificate in form.
+const authority = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="
 
 // newCluster asks for a cluster, too.
 func newCluster(c *Config) {
@@ -272,7 +275,7 @@ func TestFunctions(t *testing.T) {
 		equal(t, id, map[string]any{"Runtime": p["Runtime"], "Architectures": p["Architectures"], "MemorySize": p["MemorySize"], "Handler": p["Handler"]},
 			map[string]any{"Runtime": "provided.al2023", "Architectures": []any{"arm64"}, "MemorySize": 512, "Handler": "bootstrap"})
 		equal(t, id+" environment", p["Environment"], map[string]any{"Variables": map[string]any{
-			"CLUSTER_NAME": "demo", "CLUSTER_ENDPOINT": "https://api.example", "CLUSTER_CA_BUNDLE": "Q0E=",
+			"CLUSTER_NAME": "demo", "CLUSTER_ENDPOINT": "https://api.example", "CLUSTER_CA_BUNDLE": authority,
 			"WEIR_ACCOUNT": map[string]any{"Ref": "AWS::AccountId"},
 			"WEIR_LEDGER":  "dynamodb", "WEIR_LEDGER_TABLE": p["Environment"].(map[string]any)["Variables"].(map[string]any)["WEIR_LEDGER_TABLE"],
 		}})
