@@ -5,6 +5,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awseks"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -24,6 +25,7 @@ const keptWithMachines = awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE
 type NodeRole struct {
 	Construct constructs.Construct
 	Arn, Name string
+	Profile   string // an instance profile of the role; empty for an existing role
 }
 
 // NewNodeRole makes a role, or takes the existing one of that name, which stands behind
@@ -41,5 +43,9 @@ func NewNodeRole(scope constructs.Construct, id, cluster, existing string) *Node
 		ClusterName: jsii.String(cluster), PrincipalArn: role.RoleArn(), Type: jsii.String("EC2_LINUX"),
 	})
 	entry.ApplyRemovalPolicy(keptWithMachines, nil)
-	return &NodeRole{Construct: c, Arn: *role.RoleArn(), Name: *role.RoleName()}
+	// For classes that name a profile, as they must where IAM cannot be reached; others name
+	// the role, and the scaler makes their profiles.
+	profile := awsiam.NewCfnInstanceProfile(c, jsii.String("Profile"), &awsiam.CfnInstanceProfileProps{Roles: jsii.Strings(*role.RoleName())})
+	profile.ApplyRemovalPolicy(keptWithMachines, nil)
+	return &NodeRole{Construct: c, Arn: *role.RoleArn(), Name: *role.RoleName(), Profile: *profile.Ref()}
 }

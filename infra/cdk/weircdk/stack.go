@@ -107,6 +107,9 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	output("InterruptionGroup", "Kubernetes group of the functions, the chart's interruption.group", jsii.String(InterruptionGroup))
 	output("ScalerRoleArn", "role of the scaler's service account", scaler.Role.RoleArn())
 	output("NodeRoleName", "role for EC2NodeClass spec.role", jsii.String(node.Name))
+	if node.Profile != "" {
+		output("NodeInstanceProfile", "or, for a class that names one, spec.instanceProfile", jsii.String(node.Profile))
+	}
 	output("ServiceAccount", "namespace and name for the chart", jsii.String(cfg.Namespace+"/"+cfg.ServiceAccount))
 	output("ChartValues", "values of infra/chart that go with this stack, but for clusterName and image", stack.ToJsonString(values, nil))
 	if release != nil {

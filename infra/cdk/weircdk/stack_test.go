@@ -380,6 +380,9 @@ func TestAccess(t *testing.T) {
 	if node["Type"] != "EC2_LINUX" || node["KubernetesGroups"] != nil || show(node["PrincipalArn"]) != "${NodeRole.Arn}" {
 		t.Errorf("nodes' access entry: %s", show(node))
 	}
+	if got := show(tp.get(t, "NodeRoleProfile").Properties["Roles"]); got != "${NodeRole}" || show(tp.Outputs["NodeInstanceProfile"].(map[string]any)["Value"]) != "${NodeRoleProfile}" {
+		t.Errorf("instance profile of %s; outputs %v", got, tp.Outputs)
+	}
 	pod := tp.get(t, "ScalerRoleAssociation").Properties
 	if got := show(pod); got != "ClusterName=demo; Namespace=weir-system; RoleArn=${ScalerRole.Arn}; ServiceAccount=weir" {
 		t.Errorf("association: %s", got)
@@ -732,7 +735,7 @@ func TestDeletionReachesTheClusterOnce(t *testing.T) {
 	if tables == 0 {
 		t.Error("the stack has no table")
 	}
-	for _, id := range []string{"NodeRole", "NodeRoleAccessEntry"} {
+	for _, id := range []string{"NodeRole", "NodeRoleAccessEntry", "NodeRoleProfile"} {
 		if p := standard(t).get(t, id).DeletionPolicy; p != "RetainExceptOnCreate" {
 			t.Errorf("%s is deleted with the stack (%q), while machines need it", id, p)
 		}
