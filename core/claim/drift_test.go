@@ -43,6 +43,10 @@ func resolvedClass(f ...func(*model.NodeClass)) *model.NodeClass {
 
 func unsettled(c *model.NodeClass) { c.Settled = false }
 
+func inGroup(c *model.NodeClass) {
+	c.PlacementGroup = &model.PlacementGroup{ID: "pg-1", Strategy: "spread"}
+}
+
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	pool := &model.Pool{Name: "p", ConsolidateAfter: model.Never, Hash: "1", HashVersion: "v3"}
@@ -96,7 +100,14 @@ func TestDrift(t *testing.T) {
 		"the pool comes first":                                   {with(running("ami-old", "amd64"), hashed("0", "v3"), classed("c0", "weir-v1")), resolvedClass(), machine(nil), DriftPool},
 		"the class comes before the image":                       {with(running("ami-old", "amd64"), classed("c0", "weir-v1")), resolvedClass(), machine(nil), DriftClass},
 		"the image comes before the groups, these before subnet": {with(running("ami-old", "amd64")), resolvedClass(), machine(func(m *model.Machine) { m.Subnet, m.SecurityGroups = "z", nil }), DriftImage},
-		"a reason of Karpenter's that is not looked at here":     {with(fits, was("PlacementGroupDrift")), resolvedClass(), machine(nil), ""},
+		"its own placement group":                                {with(fits, label(model.LabelPlacementGroup, "pg-1")), resolvedClass(inGroup), machine(nil), ""},
+		"another placement group":                                {with(fits, label(model.LabelPlacementGroup, "pg-0")), resolvedClass(inGroup), machine(nil), DriftPlacement},
+		"another one, seen at the instance only":                 {with(fits), resolvedClass(inGroup), machine(func(m *model.Machine) { m.PlacementGroup = "pg-0" }), DriftPlacement},
+		"in the group again":                                     {with(fits, label(model.LabelPlacementGroup, "pg-1"), was(DriftPlacement)), resolvedClass(inGroup), machine(nil), "-"},
+		"a class without one tells by its hash":                  {with(fits, label(model.LabelPlacementGroup, "pg-0")), resolvedClass(), machine(nil), ""},
+		"a group that could not be resolved":                     {with(fits, label(model.LabelPlacementGroup, "pg-0")), resolvedClass(inGroup, unsettled), machine(nil), ""},
+		"the subnet comes before the placement group":            {with(fits, label(model.LabelPlacementGroup, "pg-0")), resolvedClass(inGroup), machine(func(m *model.Machine) { m.Subnet = "z" }), DriftSubnet},
+		"a reason of Karpenter's that is not looked at here":     {with(fits, was(DriftPlacement)), resolvedClass(), machine(nil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

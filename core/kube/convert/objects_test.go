@@ -292,6 +292,33 @@ status: {instanceProfile: old, conditions: [{type: Ready, status: "True", reason
 	}
 }
 
+// The placement group of a class is what its annotation says, as long as that is what its selector names.
+func TestPlacementGroupOfAClass(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		annotation, selector string
+		want                 *model.PlacementGroup
+		settled              bool
+	}{
+		"found":                {"pg-1 partition 3", "{name: a}", &model.PlacementGroup{ID: "pg-1", Strategy: "partition", Partitions: 3}, true},
+		"not looked for yet":   {"", "{name: a}", nil, true},
+		"of another selector":  {"pg-1 spread", "{id: pg-2}", nil, false},
+		"nonsense":             {"spread", "{name: a}", nil, false},
+		"no selector any more": {"pg-1 spread", "null", nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := convert.NodeClass(read[awsv1.EC2NodeClass](t, `
+metadata: {name: default, generation: 4, annotations: {weir.dev/placement-group: "`+tt.annotation+`"}}
+spec: {instanceProfile: mine, placementGroupSelector: `+tt.selector+`, amiSelectorTerms: [{alias: al2023@latest}], subnetSelectorTerms: [{id: subnet-1}], securityGroupSelectorTerms: [{id: sg-1}]}
+status: {conditions: [{type: Ready, status: "True", reason: Ready, observedGeneration: 4, lastTransitionTime: null}]}`))
+			if diff := cmp.Diff(tt.want, c.PlacementGroup); diff != "" || c.Settled != tt.settled {
+				t.Errorf("settled %t; group (-want +got):\n%s", c.Settled, diff)
+			}
+		})
+	}
+}
+
 func TestDaemonSet(t *testing.T) {
 	t.Parallel()
 	ds := read[appsv1.DaemonSet](t, `

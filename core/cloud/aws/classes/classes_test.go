@@ -20,6 +20,7 @@ import (
 	"github.com/weir-project/weir/core/api/keys"
 	"github.com/weir-project/weir/core/cloud/aws/classes"
 	"github.com/weir-project/weir/core/cloud/aws/resolve"
+	"github.com/weir-project/weir/core/model"
 )
 
 var now = time.Date(2026, 12, 2, 12, 0, 0, 0, time.UTC)
@@ -37,6 +38,7 @@ type world struct {
 	failed    []string
 
 	told     map[string]int // SetClass by name
+	groups   []string       // placement groups that it was told of, as the classes name them
 	late     []string       // classes that the provider was told of after their status was written
 	dropped  []string
 	gone     []string // what was collected
@@ -138,6 +140,7 @@ func (w *world) SetClass(c *awsv1.EC2NodeClass, _ map[string]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.told[c.Name]++
+	w.groups = append(w.groups, c.Annotations[model.AnnotationPlacementGroup])
 	if w.told[c.Name] == 1 && c.DeletionTimestamp == nil && w.objects[c.Name] != nil && w.objects[c.Name].Status.InstanceProfile != "" {
 		w.late = append(w.late, c.Name)
 	}
@@ -228,6 +231,29 @@ func TestAClassGetsItsStatusHashAndFinalizer(t *testing.T) {
 }
 
 // Its own writes are no news: a class that does not change is looked at once.
+// The placement group that was found stands on the class before anybody is told of it, and goes when there is none.
+func TestAClassNamesItsPlacementGroup(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	k := keeper(w)
+	k.Learn("a", w.put(class("a")))
+	for _, group := range []string{"", "pg-1 spread", "pg-1 spread", "pg-2 partition 3", ""} {
+		w.status["a"] = resolve.Result{Placement: group}
+		if _, err := k.Keep(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if have := w.objects["a"]; have.Annotations[model.AnnotationPlacementGroup] != group || have.Annotations[keys.EC2NodeClassHash] == "" {
+			t.Errorf("with group %q the annotations are %v", group, have.Annotations)
+		}
+	}
+	if diff := cmp.Diff([]string{"", "pg-1 spread", "pg-1 spread", "pg-2 partition 3", ""}, w.groups); diff != "" {
+		t.Errorf("the provider heard of (-want +got):\n%s", diff)
+	}
+	if n := w.objects["a"].ResourceVersion; n != "6" { // made, marked, its status, and three changes of the group
+		t.Errorf("it was written %s times", n)
+	}
+}
+
 func TestOwnWritesAreNoNews(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

@@ -114,8 +114,11 @@ func TestGolden(t *testing.T) {
 	lent.Reservations, lent.Launch.Offers[0].ReservationID, lent.Launch.Offers[0].Interruptible = true, "cr-3", true
 	efa := input(class(t, ""), "on-demand", "p4d.24xlarge/eu-west-1a", "m7i.xlarge/eu-west-1a")
 	efa.Launch.EFA = true
+	part := input(class(t, `"amiFamily":"AL2023","amiSelectorTerms":[{"id":"ami-amd"}],"role":"node","placementGroupSelector":{"name":"kafka"}`), "on-demand", "m7i.xlarge/eu-west-1a")
+	part.Launch.Labels = map[string]string{"karpenter.k8s.aws/placement-group-partition": "3"}
 	for name, in := range map[string]render.Input{
-		"block": block, "interruptible": lent, "efa": efa,
+		"partition": part,
+		"block":     block, "interruptible": lent, "efa": efa,
 		"spot":      input(class(t, ""), "spot", "m7i.xlarge/eu-west-1a", "m7g.xlarge/eu-west-1b", "m7i.2xlarge/eu-west-1b", "m7i.large/eu-west-1a"),
 		"on-demand": input(class(t, ""), "on-demand", "g5.xlarge/eu-west-1a"),
 		"ordered":   ordered,

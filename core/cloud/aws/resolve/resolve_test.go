@@ -22,6 +22,7 @@ import (
 	"github.com/weir-project/weir/core/api/awsv1"
 	"github.com/weir-project/weir/core/api/keys"
 	"github.com/weir-project/weir/core/cloud/aws/resolve"
+	"github.com/weir-project/weir/core/model"
 )
 
 var now = time.Date(2026, 12, 2, 12, 0, 0, 0, time.UTC)
@@ -632,5 +633,50 @@ func TestParameters(t *testing.T) {
 	}
 	if _, err := resolve.Parameters(awsv1.Alias{Family: awsv1.FamilyAL2023, Version: "latest"}, "new"); err == nil {
 		t.Error("a version that is none is taken")
+	}
+}
+
+// What a selector names is known with its strategy and partitions; what could not be asked stays as it was known.
+func TestPlacementGroupIsKnown(t *testing.T) {
+	t.Parallel()
+	group := func(id, name string, strategy ec2types.PlacementStrategy, partitions *int32) ec2types.PlacementGroup {
+		return ec2types.PlacementGroup{GroupId: &id, GroupName: &name, Strategy: strategy, PartitionCount: partitions}
+	}
+	three, many := int32(3), int32(9)
+	for name, tc := range map[string]struct {
+		selector string
+		groups   []ec2types.PlacementGroup
+		fail     error
+		before   string
+		want     string
+		ready    string
+	}{
+		"none is named": {before: "pg-1 spread", ready: "True"},
+		"by name":       {selector: `{"name":"a"}`, groups: []ec2types.PlacementGroup{group("pg-1", "a", "spread", nil)}, want: "pg-1 spread", ready: "True"},
+		"by id":         {selector: `{"id":"pg-1"}`, groups: []ec2types.PlacementGroup{group("pg-1", "a", "cluster", nil)}, want: "pg-1 cluster", ready: "True"},
+		"partitions": {selector: `{"name":"a"}`, groups: []ec2types.PlacementGroup{group("pg-1", "a", "partition", &three)}, before: "pg-0 partition 3",
+			want: "pg-1 partition 3", ready: "True"},
+		"it is gone":          {selector: `{"name":"a"}`, before: "pg-1 spread", ready: "False:PlacementGroupNotFound"},
+		"it cannot be asked":  {selector: `{"name":"a"}`, fail: refused("RequestLimitExceeded", ""), before: "pg-1 spread", want: "pg-1 spread", ready: "Unknown:AwaitingAnswer"},
+		"two":                 {selector: `{"name":"a"}`, groups: []ec2types.PlacementGroup{group("pg-1", "a", "spread", nil), group("pg-2", "a", "spread", nil)}, ready: "False:PlacementGroupResolutionFailed"},
+		"what EC2 never said": {selector: `{"name":"a"}`, groups: []ec2types.PlacementGroup{group("pg-1", "a", "partition", &many)}, ready: "False:PlacementGroupResolutionFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, spec := usual(), usualSpec
+			a.placement = tc.groups
+			if tc.fail != nil {
+				a.fail = map[string]error{"DescribePlacementGroups": tc.fail}
+			}
+			if tc.selector != "" {
+				spec += `,"placementGroupSelector":` + tc.selector
+			}
+			c := class(t, spec)
+			c.Annotations = map[string]string{model.AnnotationPlacementGroup: tc.before}
+			r := solve(t, a, c)
+			if got := said(r)[keys.ConditionPlacementGroupReady]; r.Placement != tc.want || got != tc.ready {
+				t.Errorf("group %q, condition %s; want %q, %s", r.Placement, got, tc.want, tc.ready)
+			}
+		})
 	}
 }
