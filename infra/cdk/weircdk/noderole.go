@@ -45,7 +45,7 @@ func NewNodeRole(scope constructs.Construct, id, cluster, existing string) *Node
 	entry.ApplyRemovalPolicy(keptWithMachines, nil)
 	// For classes that name a profile, as they must where IAM cannot be reached; others name
 	// the role, and the scaler makes their profiles.
-	profile := awsiam.NewCfnInstanceProfile(c, jsii.String("Profile"), &awsiam.CfnInstanceProfileProps{Roles: jsii.Strings(*role.RoleName())})
+	profile := awsiam.NewCfnInstanceProfile(c, jsii.String("Profile"), &awsiam.CfnInstanceProfileProps{Roles: &[]any{role.RoleName()}})
 	profile.ApplyRemovalPolicy(keptWithMachines, nil)
 	return &NodeRole{Construct: c, Arn: *role.RoleArn(), Name: *role.RoleName(), Profile: *profile.Ref()}
 }
