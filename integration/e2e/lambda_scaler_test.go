@@ -134,7 +134,7 @@ func startEC2(t *testing.T, bin string, c *harness.ControlPlane, notice time.Dur
 }
 
 // instanceOfNode waits until a node is owned by its claim, and names both.
-func instanceOfNode(t *testing.T, c *harness.ControlPlane, name string) (instance, claim string) {
+func instanceOfNode(t testing.TB, c *harness.ControlPlane, name string) (instance, claim string) {
 	t.Helper()
 	harness.Eventually(t, "node "+name+" is registered", patience, func(ctx context.Context) error {
 		n, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})

@@ -41,7 +41,7 @@ import (
 type binaries struct{ bootstrap, emulator string }
 
 // buildLambda takes the binaries of WEIR_LAMBDA and WEIR_RIE, which make sets, or builds them.
-func buildLambda(t *testing.T) binaries {
+func buildLambda(t testing.TB) binaries {
 	t.Helper()
 	b := binaries{bootstrap: os.Getenv("WEIR_LAMBDA"), emulator: os.Getenv("WEIR_RIE")}
 	if b.bootstrap != "" && b.emulator != "" {
@@ -72,6 +72,7 @@ func TestLambda(t *testing.T) {
 		"drains the node":    lambdaDrains,
 		"batch":              lambdaBatch,
 		"hands garbage back": lambdaHandsGarbageBack,
+		"every kind":         lambdaKnowsEveryKind,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,17 +83,22 @@ func TestLambda(t *testing.T) {
 
 // function is the interruption function under the emulator.
 type function struct {
-	t   *testing.T
+	t   testing.TB
 	url string
 }
 
 // startFunction starts the function against the cluster. timeout is that of its invocations, in seconds.
 func startFunction(t *testing.T, b binaries, c *harness.ControlPlane, timeout string) *function {
 	t.Helper()
+	return startFunctionAt(t, b, restricted(t, c), timeout)
+}
+
+func startFunctionAt(t testing.TB, b binaries, kubeconfig, timeout string) *function {
+	t.Helper()
 	address := harness.FreeAddress(t)
 	cmd := exec.Command(b.emulator, "--runtime-interface-emulator-address", address, "--runtime-api-address", harness.FreeAddress(t), b.bootstrap)
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "KUBECONFIG=" + restricted(t, c), "CLUSTER_NAME=e2e", "WEIR_ACCOUNT=111122223333",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "KUBECONFIG=" + kubeconfig, "CLUSTER_NAME=e2e", "WEIR_ACCOUNT=111122223333",
 		"AWS_REGION=us-east-1", "AWS_LAMBDA_FUNCTION_TIMEOUT=" + timeout,
 	}
 	var out bytes.Buffer
@@ -133,7 +139,7 @@ func startFunction(t *testing.T, b binaries, c *harness.ControlPlane, timeout st
 }
 
 // restricted is a kubeconfig with the rights of the function, which are those of its manifest.
-func restricted(t *testing.T, c *harness.ControlPlane) string {
+func restricted(t testing.TB, c *harness.ControlPlane) string {
 	t.Helper()
 	role, err := os.ReadFile(filepath.Join("..", "..", "lambda", "interruption", "rbac.yaml"))
 	if err != nil {
@@ -224,12 +230,12 @@ func sqsBatch(t *testing.T, bodies ...string) string {
 // fleet is the nodes of one test, in a namespace whose pods run on no others.
 type fleet struct {
 	*harness.ControlPlane
-	t        *testing.T
+	t        testing.TB
 	ns       string
 	kubelets *fakekubelet.Kubelets // nil before the first node
 }
 
-func newFleet(t *testing.T) *fleet {
+func newFleet(t testing.TB) *fleet {
 	t.Helper()
 	c := harness.Cluster(t)
 	c.InstallCRDs(t, crds.FS)

@@ -28,7 +28,7 @@ import (
 )
 
 // withEnv runs a program with more in its environment.
-func withEnv(t *testing.T, env []string, path string) string {
+func withEnv(t testing.TB, env []string, path string) string {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), filepath.Base(path))
 	text := "#!/bin/sh\nexec env '" + strings.Join(env, "' '") + "' " + path + " \"$@\"\n"

@@ -236,6 +236,8 @@ func scalerBuys(t *testing.T, on anEC2) {
 
 var claimKind = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodeClaim"}
 
+var poolKind = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodePool"}
+
 // motoImage is the one image for nodes of EKS that moto has.
 const motoImage = "ami-ekslinux"
 
