@@ -12,6 +12,7 @@ import (
 	"github.com/weir-project/weir/core/execute/executetest"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/require"
 	"github.com/weir-project/weir/integration/aws/ec2front"
 	"github.com/weir-project/weir/integration/aws/moto"
 )
@@ -39,6 +40,21 @@ func TestLoopWithoutFaults(t *testing.T) {
 	out, err := l.ec2.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{})
 	if err != nil || len(out.LaunchTemplates) != 0 {
 		t.Errorf("%d launch templates are left, %v", len(out.LaunchTemplates), err)
+	}
+}
+
+// More claims at once than one launch holds: all are launched, and every launch comes to its end.
+func TestLoopManyClaimsAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLoop(t, nil, model.OnDemand)
+	p := *l.API.Pools["default"]
+	p.Requirements = p.Requirements.With(require.Must(model.LabelInstanceType, "In", "c5.large"))
+	l.API.PutPool(&p)
+	l.web(130)
+	l.run(130, 5*time.Minute)
+	l.ends(130, 130)
+	if n := l.front.Calls()["CreateFleet"]; n > 4 {
+		t.Errorf("%d fleets were asked for", n)
 	}
 }
 
@@ -138,36 +154,53 @@ func TestLoopFleetAnswerLost(t *testing.T) {
 	})
 }
 
-// A scaler that stood still while it was about to buy comes back when another leads, and sends its request: it buys nothing, and
-// nothing that it opens counts. What both want is there once.
+// Two scalers that both believe to lead, for a while: one comes up while the other is about to buy, which goes on at once or stood
+// still and sends its request late. What both know of is bought once. Pods that come while both are at work may be planned for by both,
+// before the first is told that it leads no more: their claims get one instance each, and what is too much is given back.
 func TestLoopTwoScalersAtOnce(t *testing.T) {
 	t.Parallel()
-	l := newLoop(t, nil, model.OnDemand)
-	l.Run(5 * time.Second)
-	first := l.pair.all[0]
-	first.hold = func(e execute.Effect) bool { return e.Kind() == "SendLaunch" }
-	w := l.web(4)
-	if !l.Until(time.Minute, func() bool { return len(first.held) > 0 }) {
-		t.Fatal("the first sends nothing")
+	for name, still := range map[string]bool{"both go on": false, "the first stood still": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLoop(t, nil, model.OnDemand)
+			l.Run(5 * time.Second)
+			first, second := l.pair.all[0], newLeader("b", 2)
+			sends := func(e execute.Effect) bool { return e.Kind() == "SendLaunch" }
+			first.hold = sends
+			w := l.web(4)
+			if !l.Until(time.Minute, func() bool { return len(first.held) > 0 }) {
+				t.Fatal("the first sends nothing")
+			}
+			l.pair.fresh = []*leader{second}
+			if !still {
+				l.Until(time.Second, func() bool { return len(l.pair.all) == 2 })
+				first.hold = nil
+			}
+			l.Until(2*time.Minute, func() bool { return len(l.EC2.Machines()) > 0 && second.c.Executor().Recovered() })
+			if leads, why := second.c.Leading(); !leads {
+				t.Fatalf("the second does not lead: %s", why)
+			}
+			fleets := l.front.Calls()["CreateFleet"]
+			first.hold = nil
+			w.Replicas = 8
+			l.run(8, 3*time.Minute)
+			if got := l.front.Calls()["CreateFleet"]; got <= fleets {
+				t.Errorf("nobody bought anything afterwards")
+			}
+			if leads, why := first.c.Leading(); leads {
+				t.Errorf("the first still leads: %q", why)
+			}
+			l.Run(5 * time.Minute)
+			bought, most := len(l.EC2.Machines()), 12
+			if still {
+				most = 8
+			}
+			if bought > most {
+				t.Errorf("%d instances were bought, at most %d may be", bought, most)
+			}
+			l.ends(8, bought)
+		})
 	}
-	second := newLeader("b", 2)
-	l.pair.fresh = []*leader{second}
-	l.Until(2*time.Minute, func() bool { return len(l.EC2.Machines()) > 0 }) // it finds the open launch and buys
-	bought := len(l.EC2.Machines())
-	if leads, why := second.c.Leading(); !leads || bought == 0 {
-		t.Fatalf("the second leads: %t, %s; %d instances", leads, why, bought)
-	}
-	fleets := l.front.Calls()["CreateFleet"]
-	first.hold = nil
-	w.Replicas = 8
-	l.run(8, 3*time.Minute)
-	if got := l.front.Calls()["CreateFleet"]; got <= fleets {
-		t.Errorf("the first never sent what it held back")
-	}
-	if leads, why := first.c.Leading(); leads {
-		t.Errorf("the first still leads: %q", why)
-	}
-	l.ends(8, 8)
 }
 
 // An instance that somebody ends at EC2's console is replaced, and its claim says why it goes.

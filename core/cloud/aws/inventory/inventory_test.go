@@ -223,6 +223,16 @@ func TestType(t *testing.T) {
 	if got.ENI.DefaultCard != 3 || got.ENI.Max != 12 || got.ENI.Cards != 2 {
 		t.Errorf("interfaces %+v", got.ENI)
 	}
+	// of a type that says nothing of placement groups nothing is known; one that takes none says so
+	if got.Placement != nil {
+		t.Errorf("strategies of placement groups %v", got.Placement)
+	}
+	for _, strategies := range [][]types.PlacementGroupStrategy{{}, {"partition", "spread"}} {
+		gpu.PlacementGroupInfo = &types.PlacementGroupInfo{SupportedStrategies: strategies}
+		if got, _ := inventory.Type(gpu, nil); got.Placement == nil || len(got.Placement) != len(strategies) {
+			t.Errorf("strategies of placement groups %v, EC2 says %v", got.Placement, strategies)
+		}
+	}
 	// two kinds of GPUs have no label, yet both are counted
 	gpu.GpuInfo.Gpus = append(gpu.GpuInfo.Gpus, types.GpuDeviceInfo{Name: ptr("B"), Manufacturer: ptr("NVIDIA"), Count: ptr(int32(1))})
 	if got, _ := inventory.Type(gpu, nil); got.Labels["instance-gpu-name"] != "" || got.Allocatable["nvidia.com/gpu"] != "5" {
