@@ -15,7 +15,7 @@ COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 # Modules of their own keep heavy dependencies away from the users of the product.
-NESTED := plugins/proto plugins/sdk $(patsubst %/go.mod,%,$(wildcard infra/*/go.mod infra/*/*/go.mod))
+NESTED := plugins/proto plugins/sdk $(patsubst %/go.mod,%,$(wildcard infra/*/go.mod infra/*/*/go.mod lambda/*/go.mod))
 
 TOOL := go tool -modfile=tools.mod
 LINT := go tool -modfile=lint.mod golangci-lint
@@ -142,6 +142,13 @@ lambda: ## The interruption function as a bootstrap for both architectures.
 	@for arch in amd64 arm64; do mkdir -p $(CACHE)/lambda/$$arch; \
 	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -tags lambda.norpc -ldflags '-s -w' -o $(CACHE)/lambda/$$arch/bootstrap ./lambda/interruption; done
 
+.PHONY: lambda-deploy
+lambda-deploy: ## The function that installs the chart, with the charts and, once make image was run, the image beside it (the first time some minutes).
+	@for arch in amd64 arm64; do d=$(CACHE)/lambda-deploy/$$arch; rm -rf $$d && mkdir -p $$d/charts || exit 1; \
+	  (cd lambda/deploy && CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -tags lambda.norpc -trimpath -ldflags '-s -w' -o $$d/bootstrap .) || exit 1; \
+	  cp -RL infra/chart $$d/charts/weir && rm -rf $$d/charts/weir/test && cp -RL infra/chart-crds $$d/charts/weir-crds && rm -f $$d/charts/weir-crds/files/*.go || exit 1; \
+	  if [ -d $(CACHE)/image/weir ]; then cp -R $(CACHE)/image/weir $$d/image || exit 1; fi; done
+
 .PHONY: test-short
 test-short: ## The pure rooms only: no control plane, no processes, under a minute once compiled.
 	go test -short ./core/... ./cmd/weir/...
@@ -162,8 +169,8 @@ test-unit:
 	go test -race -timeout $(TEST_LIMIT) $$(go list ./... | grep -v /integration/)
 
 .PHONY: test-nested
-test-nested: $(DEVCLUSTER) $(CFN_LINT_READY)
-	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && WEIR_CFN_LINT=$(CFN_LINT) go test -timeout $(TEST_LIMIT) ./...) || exit 1; done
+test-nested: $(DEVCLUSTER) $(CFN_LINT_READY) $(RIE)
+	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && WEIR_CFN_LINT=$(CFN_LINT) WEIR_RIE=$(RIE) go test -timeout $(TEST_LIMIT) ./...) || exit 1; done
 
 .PHONY: test-integration
 test-integration: $(DEVCLUSTER) $(RIE) $(MOTO_READY) binaries lambda
@@ -195,7 +202,7 @@ SYNTH ?= -c clusterName=example -c endpoint=https://example.eks.amazonaws.com \
 
 .PHONY: synth
 synth: image ## Synthesises the CDK app, functions and image included, into .cache/cdk.out (SYNTH='-c ...' for a real cluster).
-	@$(MAKE) --no-print-directory lambda
+	@$(MAKE) --no-print-directory lambda lambda-deploy
 	@cd infra/cdk && go run . $(SYNTH) -o $(CACHE)/cdk.out
 
 .PHONY: image

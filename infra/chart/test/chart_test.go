@@ -387,6 +387,7 @@ var scalerRules = []string{
 	"karpenter.sh/nodeclaims/finalizers update",
 	"karpenter.sh/nodeclaims/status patch",
 	"karpenter.sh/nodepools get", "karpenter.sh/nodepools list", "karpenter.sh/nodepools patch", "karpenter.sh/nodepools watch",
+	"karpenter.sh/nodepools/finalizers update",
 	"karpenter.sh/nodepools/status patch",
 	"namespaces list", "namespaces watch",
 	"nodes delete", "nodes get", "nodes list", "nodes patch", "nodes watch",
