@@ -169,8 +169,8 @@ test-unit:
 	go test -race -timeout $(TEST_LIMIT) $$(go list ./... | grep -v /integration/)
 
 .PHONY: test-nested
-test-nested: $(DEVCLUSTER) $(CFN_LINT_READY) $(RIE)
-	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && WEIR_CFN_LINT=$(CFN_LINT) WEIR_RIE=$(RIE) go test -timeout $(TEST_LIMIT) ./...) || exit 1; done
+test-nested: $(DEVCLUSTER) $(CFN_LINT_READY) $(RIE) binaries
+	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && WEIR_CFN_LINT=$(CFN_LINT) WEIR_RIE=$(RIE) WEIR_BIN=$(BIN) go test -timeout $(TEST_LIMIT) ./...) || exit 1; done
 
 .PHONY: test-integration
 test-integration: $(DEVCLUSTER) $(RIE) $(MOTO_READY) binaries lambda
