@@ -52,11 +52,20 @@ func newDeployer(dir, region string, log *slog.Logger) (*deployer, error) {
 // cleanup is what is kept of a run's time for removing what failed, at most a quarter of it.
 const cleanup = 2 * time.Minute
 
+// The first deployment comes right after the access entry, which takes seconds to be known.
+const (
+	admissionPoll     = 2 * time.Second
+	admissionPatience = 3 * time.Minute
+)
+
 // Install implements custom.Deployer.
 func (d *deployer) Install(ctx context.Context, p custom.Properties) (custom.Outcome, error) {
 	o := custom.Outcome{Release: releaseName, Namespace: p.Namespace}
 	c, helm, err := d.connect(ctx, p)
 	if err != nil {
+		return o, err
+	}
+	if err := c.AwaitAdmission(ctx, admissionPoll, min(admissionPatience, left(ctx)/2)); err != nil {
 		return o, err
 	}
 	chart, carried, err := d.choose(helm, p.ChartVersion)
