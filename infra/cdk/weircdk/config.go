@@ -196,10 +196,10 @@ func (c Config) consistent() []error {
 	unless(len(c.SecurityGroups) == 0 || c.VPC == "" && c.ClusterSecurityGroup == "", "vpcId and clusterSecurityGroup are for a group that is made: leave out securityGroups or them")
 	unless(c.ClusterSecurityGroup == "" || c.VPC != "", "clusterSecurityGroup lets a group in that is made: set -c vpcId=… too")
 	if c.Chart == ChartInstall {
-		if err := checkBootstrap(c.DeployDir); err != nil {
+		if err := checkProgram(c.DeployDir, "make image lambda-deploy"); err != nil {
 			errs = append(errs, fmt.Errorf("context deployDir: %w; set -c deployDir=…, or -c chart=none to install the charts yourself", err))
 		} else if _, err := os.Stat(filepath.Join(c.DeployDir, "image", "index.json")); c.Image == "" && err != nil {
-			errs = append(errs, fmt.Errorf("context image: there is no image in %s: build it first (make image lambda), or set -c image=…", c.DeployDir))
+			errs = append(errs, fmt.Errorf("context image: there is no image in %s: build it first (make image lambda-deploy), or set -c image=…", c.DeployDir))
 		}
 	}
 	return errs
@@ -248,12 +248,14 @@ func checkAuthority(s string) error {
 	return nil
 }
 
-func checkBootstrap(dir string) error {
+func checkBootstrap(dir string) error { return checkProgram(dir, "make lambda") }
+
+func checkProgram(dir, command string) error {
 	path := filepath.Join(dir, "bootstrap")
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("there is no %s: build it first (make lambda)", path)
+		return fmt.Errorf("there is no %s: build it first (%s)", path, command)
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:

@@ -96,7 +96,7 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 		props.Description, props.LogGroup, props.Role = jsii.String(description), logs, i.Role
 		props.Code, props.Handler = code, jsii.String("bootstrap")
 		props.Runtime, props.Architecture = awslambda.Runtime_PROVIDED_AL2023(), awslambda.Architecture_ARM_64()
-		props.MemorySize, props.Environment = jsii.Number(memoryMB), environment(p)
+		props.MemorySize, props.Environment = jsii.Number(memoryMB), environment(p, i.DeadLetters)
 		// What fails here is in the drain queue too.
 		props.RetryAttempts, props.MaxEventAge = jsii.Number(0), awscdk.Duration_Minutes(jsii.Number(5))
 		return awslambda.NewFunction(c, jsii.String(id), &props)
@@ -115,6 +115,8 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 		Sid:       "AllowDrainQueue",
 		Actions:   []string{"sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
 		Resources: []string{*i.DrainQueue.QueueArn()},
+	}, {
+		Sid: "AllowDeadLetters", Actions: []string{"sqs:SendMessage"}, Resources: []string{*i.DeadLetters.QueueArn()},
 	}})
 	mapping := awslambda.NewEventSourceMapping(c, jsii.String("DrainSource"), &awslambda.EventSourceMappingProps{
 		Target: i.Drainer, EventSourceArn: i.DrainQueue.QueueArn(), BatchSize: jsii.Number(drainBatch),
@@ -133,13 +135,16 @@ func ownLogs(groups ...string) Statement {
 	return Statement{Sid: "AllowOwnLogs", Actions: []string{"logs:CreateLogStream", "logs:PutLogEvents"}, Resources: groups}
 }
 
-func environment(p InterruptionProps) *map[string]*string {
+func environment(p InterruptionProps, dead awssqs.Queue) *map[string]*string {
 	env := map[string]*string{
 		"CLUSTER_NAME":      jsii.String(p.ClusterName),
 		"CLUSTER_ENDPOINT":  jsii.String(p.Endpoint),
 		"CLUSTER_CA_BUNDLE": jsii.String(p.CertificateAuthority),
 		"WEIR_ACCOUNT":      awscdk.Aws_ACCOUNT_ID(),
 		"WEIR_LEDGER":       jsii.String(LedgerNone),
+		// The drain queue brings every event as well: the responder need not see a drain through.
+		"WEIR_RELAY":             jsii.String("queue"),
+		"WEIR_DEAD_LETTER_QUEUE": dead.QueueUrl(),
 	}
 	if p.Ledger != nil {
 		env["WEIR_LEDGER"], env["WEIR_LEDGER_TABLE"] = jsii.String(LedgerDynamoDB), p.Ledger.Table.TableName()
