@@ -5,7 +5,8 @@
 //
 // It reads the configuration of the scaler, from variables: CLUSTER_NAME; then
 // CLUSTER_ENDPOINT and CLUSTER_CA_BUNDLE, or KUBECONFIG; WEIR_ACCOUNT, AWS_REGION,
-// and WEIR_LEDGER; and WEIR_RELAY. Its log and its metrics (embedded metric format)
+// and WEIR_LEDGER; WEIR_RELAY and
+// WEIR_DEAD_LETTER_QUEUE. Its log and its metrics (embedded metric format)
 // are lines of its output. The API server sees a token that is signed with the credentials of
 // the function's role.
 package main

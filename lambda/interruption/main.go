@@ -21,10 +21,12 @@ import (
 
 // Variables of this program alone. WEIR_CONFIG names a configuration file beside the
 // binary or in a layer, empty = none; WEIR_RELAY=queue says that a queue brings every
-// event as well, so that a drain without the time to end is no error of an invocation.
+// event as well, so that a drain without the time to end is no error of an invocation;
+// WEIR_DEAD_LETTER_QUEUE is the URL of the queue for events that cannot be read.
 const (
 	envConfig = "WEIR_CONFIG"
 	envRelay  = "WEIR_RELAY"
+	envDead   = "WEIR_DEAD_LETTER_QUEUE"
 )
 
 func main() {
@@ -78,8 +80,13 @@ func wire(ctx context.Context, env map[string]string) (*respond.Responder, error
 	if err != nil {
 		return nil, err
 	}
+	var letters respond.DeadLetters
+	if url := env[envDead]; url != "" {
+		letters = &deadLetters{url: url, region: cfg.Region}
+	}
 	return respond.New(respond.Config{
-		Cluster: cluster, Ledger: store, Log: log, Metrics: os.Stdout,
+		DeadLetters: letters,
+		Cluster:     cluster, Ledger: store, Log: log, Metrics: os.Stdout,
 		ClusterName: cfg.Cluster, Account: cfg.Account, Region: cfg.Region, Relay: relay,
 	}), nil
 }

@@ -274,10 +274,15 @@ func TestFunctions(t *testing.T) {
 		}
 		equal(t, id, map[string]any{"Runtime": p["Runtime"], "Architectures": p["Architectures"], "MemorySize": p["MemorySize"], "Handler": p["Handler"]},
 			map[string]any{"Runtime": "provided.al2023", "Architectures": []any{"arm64"}, "MemorySize": 512, "Handler": "bootstrap"})
+		dead := p["Environment"].(map[string]any)["Variables"].(map[string]any)["WEIR_DEAD_LETTER_QUEUE"]
+		if got := show(dead); got != "${InterruptionDeadLetters}" {
+			t.Errorf("%s: dead letters go to %s", id, got)
+		}
 		equal(t, id+" environment", p["Environment"], map[string]any{"Variables": map[string]any{
 			"CLUSTER_NAME": "demo", "CLUSTER_ENDPOINT": "https://api.example", "CLUSTER_CA_BUNDLE": authority,
-			"WEIR_ACCOUNT": map[string]any{"Ref": "AWS::AccountId"},
-			"WEIR_LEDGER":  "dynamodb", "WEIR_LEDGER_TABLE": p["Environment"].(map[string]any)["Variables"].(map[string]any)["WEIR_LEDGER_TABLE"],
+			"WEIR_ACCOUNT": map[string]any{"Ref": "AWS::AccountId"}, "WEIR_RELAY": "queue",
+			"WEIR_DEAD_LETTER_QUEUE": dead,
+			"WEIR_LEDGER":            "dynamodb", "WEIR_LEDGER_TABLE": p["Environment"].(map[string]any)["Variables"].(map[string]any)["WEIR_LEDGER_TABLE"],
 		}})
 		if got := show(p["Environment"]); !strings.Contains(got, "WEIR_LEDGER_TABLE=${LedgerTable}") {
 			t.Errorf("%s is not told the table: %s", id, got)

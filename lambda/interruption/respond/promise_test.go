@@ -2,6 +2,7 @@ package respond_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -206,8 +207,8 @@ func TestCordonOfARecommendationEnds(t *testing.T) {
 	}
 }
 
-// Where a queue brings every event as well, a drain without the time to end is no error of the invocation; what could not be
-// read or tainted still is.
+// Where a queue brings every event as well, a drain without the time to end is no error of the invocation, nor what cannot be
+// read; what could not be tainted still is.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,10 +219,11 @@ func TestRelay(t *testing.T) {
 			t.Errorf("outcome %+v", got)
 		}
 		f.fail = map[string]error{"find " + i1: errors.New("connection refused")}
-		for _, payload := range []string{"abcd", spot("e2", i1, "terminate")} {
-			if got, err := r.Handle(t.Context(), []byte(payload)); err == nil {
-				t.Errorf("%s: %+v, want an error", payload, got)
-			}
+		if got, err := r.Handle(t.Context(), []byte(spot("e2", i1, "terminate"))); err == nil {
+			t.Errorf("%+v, want an error", got)
+		}
+		if got, err := r.Handle(t.Context(), []byte("abcd")); err != nil {
+			t.Errorf("%+v, %v: it is a dead letter of the queue", got, err)
 		}
 	})
 }
@@ -306,4 +308,49 @@ func TestEventsThatSayTheSame(t *testing.T) {
 			t.Errorf("the ledger has %+v (%v)", notices, err)
 		}
 	})
+}
+
+// letters is a queue for dead letters, or one that takes none.
+type letters struct {
+	got []string
+	err error
+}
+
+func (l *letters) Keep(_ context.Context, d respond.DeadLetter) error {
+	if l.err == nil {
+		l.got = append(l.got, d.Message+" "+d.Body+" "+d.Reason)
+	}
+	return l.err
+}
+
+// What cannot be read goes into the queue for dead letters; where that takes none, into the ledger; nothing comes again for it.
+func TestDeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	for name, full := range map[string]error{"takes it": nil, "is away": errors.New("connection refused")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				queue, store := &letters{err: full}, living(t)
+				r := respond.New(respond.Config{Cluster: newFake(), Ledger: store, DeadLetters: queue, Log: nop(), ClusterName: cluster, TimeBox: time.Minute})
+				if got := failures(t, r, batch("{}", spot("e1", i1, "terminate"))); len(got) != 0 {
+					t.Errorf("failures %v", got)
+				}
+				if _, err := r.Handle(t.Context(), []byte("abcd")); err != nil {
+					t.Error(err)
+				}
+				kept, err := ledger.List[respond.DeadLetter](t.Context(), store, cluster+"/deadletter", "", time.Now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := []string{"m1 {} event: has no source or no detail-type, expected an EventBridge event", " abcd event: is not the JSON of an event, an array of events or an SQS batch: invalid character 'a' looking for beginning of value"}
+				if full != nil {
+					if len(kept) != 2 {
+						t.Errorf("the ledger has %+v", kept)
+					}
+				} else if diff := cmp.Diff(want, queue.got); diff != "" || len(kept) != 0 {
+					t.Errorf("the ledger has %+v, the queue (-want +got):\n%s", kept, diff)
+				}
+			})
+		})
+	}
 }

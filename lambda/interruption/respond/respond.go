@@ -37,6 +37,11 @@ type Cluster interface {
 
 var _ Cluster = (*direct.Client)(nil)
 
+// DeadLetters is a queue that a person looks at.
+type DeadLetters interface {
+	Keep(ctx context.Context, l DeadLetter) error
+}
+
 // Clock tells the time and waits; nil in a Config means the real one.
 type Clock interface {
 	Now() time.Time
@@ -50,13 +55,16 @@ type Config struct {
 	Ledger  ledger.Store // nil: none
 	Clock   Clock
 	Log     *zap.Logger
-	Metrics io.Writer // takes lines in the embedded metric format; nil: none
+	// DeadLetters takes what cannot be read; nil: the ledger keeps it, where there is one.
+	DeadLetters DeadLetters
+	Metrics     io.Writer // takes lines in the embedded metric format; nil: none
 
 	ClusterName     string
 	Account, Region string        // events of others are not ours; empty = not compared
 	TimeBox         time.Duration // how long one invocation works at most; 0 = what its context leaves
 	// Relay says that every event that comes alone comes in a queue as well: a drain that such an
-	// invocation has no time to finish is no error then, for another one goes on with it.
+	// invocation has no time to finish is no error then, for another one goes on with it, and
+	// what cannot be read is a dead letter of that one.
 	Relay bool
 }
 
@@ -364,14 +372,24 @@ func (v *visit) read(ctx context.Context, it *item, seen map[string]bool) {
 
 // deadLetter keeps what cannot be read. Parse errors never get better, so nothing
 // comes again: of a message in a batch that is certain; an event that came alone is
-// handed back as an error where the ledger cannot keep it, so that the dead-letter
-// queue of the function does.
+// handed back as an error where neither the queue nor the ledger keeps it, so that the
+// dead-letter queue of the function does.
 func (v *visit) deadLetter(ctx context.Context, m event.Message, reason string, sqs bool) error {
 	body := string(m.Body)
 	if len(body) > 4096 {
 		body = strings.ToValidUTF8(body[:4096], "")
 	}
 	v.cfg.Log.Error("event cannot be read", zap.String("reason", reason), zap.String("message", m.ID), zap.String("body", body))
+	if v.cfg.Relay && !sqs {
+		return nil
+	}
+	if v.cfg.DeadLetters != nil {
+		err := v.sendDeadLetter(ctx, DeadLetter{At: v.cfg.Clock.Now(), Message: m.ID, Reason: reason, Body: string(m.Body)})
+		if err == nil {
+			return nil
+		}
+		v.cfg.Log.Error("the queue did not take a dead letter", zap.Error(err))
+	}
 	if v.cfg.Ledger != nil {
 		err := v.keepDeadLetter(ctx, m.ID, body, reason)
 		if err == nil {
@@ -392,6 +410,12 @@ type DeadLetter struct {
 	Message string    `json:"message,omitempty"`
 	Reason  string    `json:"reason"`
 	Body    string    `json:"body"`
+}
+
+func (v *visit) sendDeadLetter(ctx context.Context, l DeadLetter) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return v.cfg.DeadLetters.Keep(ctx, l)
 }
 
 func (v *visit) keepDeadLetter(ctx context.Context, id, body, reason string) error {
