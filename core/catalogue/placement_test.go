@@ -1,6 +1,8 @@
 package catalogue_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +69,11 @@ func placementTable(t *testing.T) *catalogue.Table {
 		types = append(types, &one)
 	}
 	slices.SortFunc(types, func(a, b *catalogue.Type) int { return strings.Compare(a.Name, b.Name) })
-	table, err := catalogue.New(types, "test")
+	text, err := json.Marshal(types) // those of the embedded table are shared
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := catalogue.Load(bytes.NewReader(text), "test")
 	if err != nil {
 		t.Fatal(err)
 	}

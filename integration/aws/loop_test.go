@@ -1,8 +1,10 @@
 package aws_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,22 +55,29 @@ type loop struct {
 	objects  *classObjects
 	pair     *pair
 
+	clock     *clock    // shows the cluster's instant to whoever answers calls in goroutines of their own
 	keepAt    time.Time // the class is looked at next
 	collectAt time.Time // unused launch templates are
 	instances map[string]map[string]bool
 }
 
-// soldTypes is what the region sells: few types, so that planning takes no time.
-var soldTypes = []string{"m5.large", "m5.xlarge", "m5.2xlarge", "c5.large", "c5.xlarge"}
+// sold is what the region sells: few types, so that planning takes no time.
+var sold = sync.OnceValues(func() (*catalogue.Table, error) {
+	var types []*catalogue.Type
+	for _, name := range []string{"m5.large", "m5.xlarge", "m5.2xlarge", "c5.large", "c5.xlarge"} {
+		types = append(types, catalogue.Embedded().Get(name))
+	}
+	text, err := json.Marshal(types) // those of the embedded table are shared
+	if err != nil {
+		return nil, err
+	}
+	return catalogue.Load(bytes.NewReader(text), "test")
+})
 
 func newLoop(t testing.TB, store ledger.Store, capacity ...string) *loop {
 	t.Helper()
-	l := &loop{t: t, instances: map[string]map[string]bool{}}
-	var sold []*catalogue.Type
-	for _, name := range soldTypes {
-		sold = append(sold, catalogue.Embedded().Get(name))
-	}
-	table, err := catalogue.New(sold, "test")
+	l := &loop{t: t, instances: map[string]map[string]bool{}, clock: &clock{at: executetest.Start}}
+	table, err := sold()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +90,10 @@ func newLoop(t testing.TB, store ledger.Store, capacity ...string) *loop {
 		return l.pair
 	})
 	l.pair.api = l.API
-	l.front = startFront(t, ec2front.Options{Now: l.Now, Table: table, Delays: sim.Delays{Run: 20 * time.Second, Terminate: 30 * time.Second, Listed: 2 * time.Second, Keep: time.Hour}})
+	l.front = startFront(t, ec2front.Options{Now: l.clock.Now, Table: table, Delays: sim.Delays{Run: 20 * time.Second, Terminate: 30 * time.Second, Listed: 2 * time.Second, Keep: time.Hour}})
 	l.account = newAccount(t, l.front, executetest.Name)
 	l.provider = aws.New(aws.Config{
-		Region: ec2front.Region, Now: l.Now,
+		Region: ec2front.Region, Now: l.clock.Now,
 		Cluster: userdata.Cluster{Name: executetest.Name, Endpoint: "https://cluster.example.com", CA: "Y2E=", ServiceCIDR: "10.100.0.0/16"},
 	}, l.ec2, nil)
 	if err := l.provider.Refresh(t.Context(), true); err != nil {
@@ -106,6 +116,7 @@ func newLoop(t testing.TB, store ledger.Store, capacity ...string) *loop {
 
 // beside is what else the scaler does: it keeps the class, and collects templates.
 func (l *loop) beside() {
+	l.clock.set(l.Now())
 	if !l.Now().Before(l.keepAt) {
 		again, err := l.keeper.Keep(l.t.Context(), "default")
 		if err != nil {
