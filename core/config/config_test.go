@@ -400,7 +400,7 @@ alternatives: {max: 10}
 		field, _, _ := strings.Cut(w, ": has no effect")
 		fields = append(fields, field)
 	}
-	want := []string{"featureGates.spotToSpotConsolidation", "featureGates.nodeOverlay", "featureGates.capacityBuffer",
+	want := []string{"featureGates.nodeOverlay", "featureGates.capacityBuffer",
 		"nodes.vmMemoryOverheadPercent", "nodes.reservedENIs", "alternatives.max"}
 	if diff := cmp.Diff(want, fields); diff != "" {
 		t.Errorf("settings without effect (-want +got):\n%s", diff)

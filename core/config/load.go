@@ -76,7 +76,6 @@ func (c *Config) withoutEffect() (out []string) {
 		asked bool
 		why   string
 	}{
-		{"featureGates.spotToSpotConsolidation", c.FeatureGates.SpotToSpotConsolidation, "no node is replaced by a cheaper one"},
 		{"featureGates.nodeOverlay", c.FeatureGates.NodeOverlay, "NodeOverlays are not read"},
 		{"featureGates.capacityBuffer", c.FeatureGates.CapacityBuffer, "CapacityBuffers are not read"},
 		{"nodes.vmMemoryOverheadPercent", c.Cloud.Kind != CloudAWS && (c.Nodes.VMMemoryOverheadPercent != usual.Nodes.VMMemoryOverheadPercent), "the cloud says what machines offer"},

@@ -191,6 +191,9 @@ func (c *Controller) input(i Input) {
 		if n, ok := i.(cluster.UpsertNode); ok {
 			c.learned.met(n.Node)
 		}
+		if n, ok := i.(cluster.DeleteNode); ok {
+			c.learned.left(n.Name)
+		}
 	case execute.Result:
 		if !c.x.Owns(i.Effect) {
 			return // of a reign that has ended: recovery reads what came of it

@@ -133,7 +133,7 @@ func (c *Controller) failing(pool string) string {
 
 // stepWave ends a wave that is done, and tells when something is wrong with it.
 func (c *Controller) stepWave(w *model.World, p *model.Pool, h *poolHold, running map[string]bool) {
-	if h.wave.Last.Before(c.led) {
+	if !h.wave.Last.After(c.led) {
 		// Commands of an earlier leader that had not begun to end nodes were forgotten with
 		// it: their nodes are back in service and have not failed.
 		h.wave.Claims = slices.DeleteFunc(slices.Clone(h.wave.Claims), func(name string) bool {

@@ -42,6 +42,12 @@ func (l *learned) met(n *model.Node) {
 	}
 }
 
+// left forgets a node that is gone: the next one of its name is another.
+func (l *learned) left(name string) {
+	delete(l.fresh, name)
+	delete(l.taught, name)
+}
+
 // recall takes in what the ledger remembers. What nodes taught meanwhile is not older.
 func (c *Controller) recall(records map[string]ledger.Capacity) {
 	for key, r := range records {

@@ -7,17 +7,20 @@ import (
 
 	"github.com/weir-project/weir/core/claim"
 	"github.com/weir-project/weir/core/drain"
+	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/model"
 )
 
 // command is a disruption under way: replacements first, then the nodes go.
 type command struct {
+	id       string
 	reason   model.DisruptionReason
 	why      string
 	remove   []string // claim names
 	replace  []string // claim names of the replacements
 	started  time.Time
 	deadline time.Time // replacements must be usable by then
+	shown    bool      // on its claims and nodes: the record was written before
 	deleting bool
 	asked    map[string]time.Time // when the deletion of a claim was last asked for
 }
@@ -58,9 +61,44 @@ func (x *Executor) Disrupt(c model.Command, now time.Time) error {
 		nodes := len(c.Remove) + len(c.Launch)
 		cmd.deadline = now.Add(min(max(time.Duration(nodes)*80*time.Millisecond, ReplaceWithin), time.Hour))
 	}
+	cmd.id = x.id("command")
 	x.commands = append(x.commands, cmd)
-	x.show(cmd)
+	x.rememberCommand(cmd, false)
 	return nil
+}
+
+// rememberCommand writes the command down, so that the next leader goes on with it.
+func (x *Executor) rememberCommand(cmd *command, done bool) {
+	rec := ledger.Command{Reason: string(cmd.reason), Why: cmd.why, Replace: cmd.replace, Started: cmd.started, Deadline: cmd.deadline, Done: done}
+	for _, name := range cmd.remove {
+		if c := x.m.Claim(name); c != nil {
+			rec.Remove = append(rec.Remove, ledger.CommandedClaim{Name: name, UID: c.UID})
+		}
+	}
+	x.remember(ledger.CommandKey(x.cfg.Cluster, cmd.id), rec, ledger.Meta{Expires: x.now.Add(ledger.CommandTTL)})
+}
+
+// staleCommand is how long a command without replacements, which is carried out at once,
+// may have been under way to be gone on with.
+const staleCommand = 5 * time.Minute
+
+// resumeCommand goes on with a command of whoever led before, as far as it was shown on
+// its claims: pods may have come since to nodes of which nobody said that they go.
+func (x *Executor) resumeCommand(id string, rec ledger.Command) {
+	cmd := &command{id: id, reason: model.DisruptionReason(rec.Reason), why: rec.Why, replace: rec.Replace, started: rec.Started, deadline: rec.Deadline, asked: map[string]time.Time{}}
+	for _, r := range rec.Remove {
+		c := x.m.Claim(r.Name)
+		shown := c != nil && c.UID == r.UID && (c.Deleting != nil || c.Is(model.CondDisruptionReason))
+		if shown && !x.commanded(r.Name) {
+			cmd.remove = append(cmd.remove, r.Name)
+		}
+	}
+	old := len(cmd.replace) == 0 && !x.now.Before(cmd.started.Add(staleCommand))
+	if len(cmd.remove) == 0 || old {
+		x.rememberCommand(cmd, true)
+		return
+	}
+	x.commands = append(x.commands, cmd)
 }
 
 // abandon takes back launches that were accepted a moment ago.
@@ -128,7 +166,13 @@ func (x *Executor) Running() map[string]bool {
 
 // stepCommands takes the running commands as far as they go now.
 func (x *Executor) stepCommands() {
-	x.commands = slices.DeleteFunc(x.commands, x.stepCommand)
+	x.commands = slices.DeleteFunc(x.commands, func(cmd *command) bool {
+		done := x.stepCommand(cmd)
+		if done {
+			x.rememberCommand(cmd, true)
+		}
+		return done
+	})
 }
 
 // stepCommand answers true where the command has ended.
@@ -136,6 +180,13 @@ func (x *Executor) stepCommand(cmd *command) bool {
 	cmd.remove = slices.DeleteFunc(cmd.remove, func(name string) bool { return x.m.Claim(name) == nil })
 	if len(cmd.remove) == 0 {
 		return true
+	}
+	if !cmd.shown {
+		if !x.remembered(ledger.CommandKey(x.cfg.Cluster, cmd.id)) {
+			return false // the intent comes first; the answer of the write wakes us
+		}
+		cmd.shown = true
+		x.show(cmd)
 	}
 	if !cmd.deleting {
 		ready, lost := x.replacements(cmd)

@@ -155,6 +155,7 @@ type Recovered struct {
 	Learned   map[string]ledger.Capacity       // by type/image
 	Moved     []ledger.Moved                   // of late
 	Pools     map[string]ledger.PoolState      // by name
+	Commands  map[string]ledger.Command        // under way, by id
 	LedgerErr error                            // why the ledger could not be read; the rest is there
 	Remembers time.Time                        // since when the ledger remembers; zero = always
 }

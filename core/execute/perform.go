@@ -208,6 +208,9 @@ func recoverAll(ctx context.Context, p Ports, d Recover) (Recovered, error) {
 		if r.Moved, err = ledger.List[ledger.Moved](ctx, p.Ledger, ledger.MovedKey(d.Cluster, p.Now(), "").Partition, "", p.Now()); err != nil {
 			return err
 		}
+		if r.Commands, err = ledger.Commands(ctx, p.Ledger, d.Cluster, p.Now()); err != nil {
+			return err
+		}
 		r.Pools, err = ledger.PoolStates(ctx, p.Ledger, d.Cluster, p.Now())
 		return err
 	}()

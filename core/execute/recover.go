@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,6 +61,9 @@ func (x *Executor) recover(r Recovered) {
 	}
 	for _, rec := range r.Launches {
 		x.resume(rec, r.Versions[rec.ID], claims)
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.Commands)) {
+		x.resumeCommand(id, r.Commands[id])
 	}
 	byLaunch := map[string][]cloud.Instance{}
 	taken := map[string]bool{}

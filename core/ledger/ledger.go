@@ -218,6 +218,23 @@ type Stop struct {
 	Reason   string    `json:"reason"`
 }
 
+// Command is a disruption under way. Partition "<cluster>/command", sort = its id.
+type Command struct {
+	Reason   string           `json:"reason"`
+	Why      string           `json:"why,omitempty"`
+	Remove   []CommandedClaim `json:"remove"`
+	Replace  []string         `json:"replace,omitempty"` // names of the claims that must be usable before
+	Started  time.Time        `json:"started"`
+	Deadline time.Time        `json:"deadline,omitzero"` // replacements must be usable by then
+	Done     bool             `json:"done,omitempty"`
+}
+
+// CommandedClaim is a claim that a command removes.
+type CommandedClaim struct {
+	Name string `json:"name"`
+	UID  string `json:"uid"`
+}
+
 // PoolState is what holds the disruption of a pool back. Partition "<cluster>/pool", sort =
 // name of the pool.
 type PoolState struct {

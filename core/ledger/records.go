@@ -25,6 +25,7 @@ const (
 	DecisionTTL      = 30 * 24 * time.Hour // of the diary
 	OfferingTTL      = 24 * time.Hour      // after the last shortage or interruption
 	CapacityTTL      = 90 * 24 * time.Hour // after a node taught it last
+	CommandTTL       = 2 * time.Hour       // of disruptions under way, which are over by then
 	MovedTTL         = 2 * time.Hour       // of moves of pods
 	PoolStateTTL     = 7 * 24 * time.Hour  // of what holds a pool back, after its last change
 	HeartbeatEvery   = 15 * time.Second    // how often the scaler gives a sign of life
@@ -84,6 +85,28 @@ func Capacities(ctx context.Context, s Store, cluster string, now time.Time) (ma
 // MovedKey names a Moved by its instant and the claim of the node.
 func MovedKey(cluster string, at time.Time, claim string) Key {
 	return Key{cluster + "/moved", at.UTC().Format("20060102T150405.000000000") + "/" + claim}
+}
+
+// CommandKey names a Command by its id.
+func CommandKey(cluster, id string) Key { return Key{cluster + "/command", id} }
+
+// Commands lists the disruptions that were not over, by id.
+func Commands(ctx context.Context, s Store, cluster string, now time.Time) (map[string]Command, error) {
+	items, err := s.Query(ctx, CommandKey(cluster, "").Partition, "", now)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]Command{}
+	for _, it := range items {
+		c, err := Decode[Command](it)
+		if err != nil {
+			return nil, err
+		}
+		if !c.Done {
+			out[it.Sort] = c
+		}
+	}
+	return out, nil
 }
 
 // PoolStateKey names the PoolState of a pool.

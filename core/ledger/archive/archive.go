@@ -75,7 +75,8 @@ func Partitions(ctx context.Context, s ledger.Store, scope Scope, now time.Time)
 		out = append(out, ledger.InstanceKey(scope.Account, scope.Region, "").Partition, ledger.OfferingKey(scope.Account, scope.Region, "").Partition)
 	}
 	if c := scope.Cluster; c != "" {
-		for _, k := range []ledger.Key{ledger.LaunchKey(c, ""), ledger.FenceKey(c), ledger.ClaimKey(c, ""), ledger.NoticeKey(c, "", ""), ledger.HeartbeatKey(c), ledger.CapacityKey(c, "", "")} {
+		for _, k := range []ledger.Key{ledger.LaunchKey(c, ""), ledger.FenceKey(c), ledger.ClaimKey(c, ""), ledger.NoticeKey(c, "", ""), ledger.HeartbeatKey(c), ledger.CapacityKey(c, "", ""),
+			ledger.MovedKey(c, now, ""), ledger.PoolStateKey(c, ""), ledger.CommandKey(c, "")} {
 			out = append(out, k.Partition)
 		}
 		out = append(out, c+"/deadletter")
