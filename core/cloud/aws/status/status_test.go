@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,12 +28,15 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // fake answers by the filters of a call, one status a page.
 type fake struct {
+	mu    sync.Mutex // guards all below
 	all   []types.InstanceStatus
 	err   error
 	calls int
 }
 
 func (f *fake) DescribeInstanceStatus(_ context.Context, in *ec2.DescribeInstanceStatusInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstanceStatusOutput, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.calls++
 	if f.err != nil {
 		return nil, f.err
@@ -170,14 +174,19 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{all: instances()[:1]}
-		var said []string
+		var said []string // guarded by the mutex of the fake, too
+		say := func(text string) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			said = append(said, text)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			status.Run(ctx, f, func() time.Time { return noon }, status.Handlers{
-				Found: func(f status.Found, first bool) { said = append(said, fmt.Sprint(text(f), " first=", first)) },
+				Found: func(f status.Found, first bool) { say(fmt.Sprint(text(f), " first=", first)) },
 				State: func(err error) {
 					said = append(said, "state "+fmt.Sprint(err)[max(0, strings.LastIndex(fmt.Sprint(err), ": ")):])
 				},
@@ -186,6 +195,8 @@ func TestRun(t *testing.T) {
 		step := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			if diff := cmp.Diff(want, said); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -195,23 +206,28 @@ func TestRun(t *testing.T) {
 		time.Sleep(status.Every / 2) // every later step is between two looks
 		time.Sleep(status.Every)
 		step("1 SystemStatus status - first=false")
-		f.err = errors.New("connection refused")
+		now := func(all []types.InstanceStatus, err error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.all, f.err = all, err
+		}
+		now(nil, errors.New("connection refused"))
 		time.Sleep(status.Every)
 		step("state : connection refused")
 		time.Sleep(status.Every)
 		step()
-		f.err, f.all = nil, nil
+		now(nil, nil)
 		time.Sleep(status.Every)
 		step("state <nil>")
-		f.all = instances()[:1]
+		now(instances()[:1], nil)
 		time.Sleep(status.Every)
 		step("1 SystemStatus status - first=true")
-		f.err = &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "no"}
+		now(nil, &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "no"})
 		time.Sleep(status.Every)
 		step("state : no")
+		<-ended
 		calls := f.calls
 		time.Sleep(time.Hour)
-		<-ended
 		if f.calls != calls {
 			t.Errorf("it was asked %d times without the right", f.calls-calls)
 		}
