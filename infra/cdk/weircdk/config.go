@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -200,6 +201,8 @@ func (c Config) consistent() []error {
 			errs = append(errs, fmt.Errorf("context deployDir: %w; set -c deployDir=…, or -c chart=none to install the charts yourself", err))
 		} else if _, err := os.Stat(filepath.Join(c.DeployDir, "image", "index.json")); c.Image == "" && err != nil {
 			errs = append(errs, fmt.Errorf("context image: there is no image in %s: build it first (make image lambda-deploy), or set -c image=…", c.DeployDir))
+		} else if err := checkSize(c.DeployDir, lambdaLimit); err != nil {
+			errs = append(errs, fmt.Errorf("context deployDir: %w; set -c image=…, without a folder image there, or -c chart=none", err))
 		}
 	}
 	return errs
@@ -262,6 +265,28 @@ func checkProgram(dir, command string) error {
 		return fmt.Errorf("%s is no program", path)
 	}
 	return nil
+}
+
+// lambdaLimit is how much code a function may have once it is unpacked, in bytes.
+const lambdaLimit = 250 << 20
+
+// checkSize refuses a folder that Lambda would refuse after it was uploaded.
+func checkSize(dir string, limit int64) error {
+	var sum int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			sum += info.Size()
+		}
+		return err
+	})
+	if err == nil && sum > limit {
+		err = fmt.Errorf("%s has %d bytes, a function may have %d", dir, sum, limit)
+	}
+	return err
 }
 
 // checkFolder leaves the rest to consistent, since not everybody needs the installer.

@@ -717,6 +717,20 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
+func TestTooMuchCodeIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := config(t).DeployDir
+	if err := checkSize(dir, lambdaLimit); err != nil {
+		t.Error(err)
+	}
+	if err := checkSize(dir, 10); err == nil || !strings.Contains(err.Error(), "a function may have 10") {
+		t.Errorf("error %v", err)
+	}
+	if err := checkSize(filepath.Join(dir, "none"), 10); err == nil {
+		t.Error("a folder that is not there has no size")
+	}
+}
+
 // The end of the stack reaches the cluster by one resource, the release, whose function
 // removes the scaler and leaves definitions, pools and machines (lambda/deploy has the
 // tests). It goes first, while its rights are there. The memory stays.
