@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // for budgets in a time zone: the image has no such files
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"

@@ -107,9 +107,11 @@ func (c *Controller) disruptPlanned(e execute.Plan, r execute.Result) {
 	if c.decisions != nil {
 		c.decisions(plan)
 	}
+	w := c.m.World(c.now)
 	for _, cmd := range ready {
-		c.act(plan, cmd, candidate)
+		c.act(w, plan, cmd, candidate)
 	}
+	c.holds.moves.Forget(c.now)
 }
 
 // startable are the commands that may start now.
@@ -130,8 +132,9 @@ func claimOf(n *model.Node) string {
 	return n.Claim.Name
 }
 
-// act carries out one command if it still holds.
-func (c *Controller) act(plan *model.Plan, cmd model.Command, candidate map[string]bool) {
+// act carries out one command if it still holds. w is the world as it is before any of
+// the plan's commands.
+func (c *Controller) act(w *model.World, plan *model.Plan, cmd model.Command, candidate map[string]bool) {
 	if why, what := c.stale(cmd, candidate); why != "" {
 		c.Stats.Rejected[why]++
 		for _, n := range cmd.Remove {
@@ -139,7 +142,6 @@ func (c *Controller) act(plan *model.Plan, cmd model.Command, candidate map[stri
 		}
 		return
 	}
-	w := c.m.World(c.now)
 	hops, round := c.circles(w, plan, &cmd)
 	if round != "" {
 		c.Stats.Rejected["circle"]++

@@ -198,7 +198,6 @@ func (c *Controller) circles(w *model.World, plan *model.Plan, cmd *model.Comman
 			return nil, "NodePool " + n.Pool() + " is paused: " + h.pausedWhy
 		}
 	}
-	c.holds.moves.Forget(c.now)
 	hops = c.holds.moves.Of(w, cmd)
 	round := c.holds.moves.Circle(w, cmd, hops, c.set.MaxMovesPerHour)
 	if round == nil {

@@ -74,7 +74,7 @@ func allowed(p *model.Pool, reason model.DisruptionReason, total, lost int, now 
 		if !covers(b, reason) {
 			continue
 		}
-		end, active := window(b, now)
+		end, active := window(b, timeZone(p), now)
 		if !active {
 			continue
 		}
@@ -109,6 +109,11 @@ func allowed(p *model.Pool, reason model.DisruptionReason, total, lost int, now 
 
 // CheckBudgets says what is wrong with a pool's budgets, naming the field.
 func CheckBudgets(p *model.Pool) error {
+	if zone := timeZone(p); zone != utc {
+		if _, err := time.LoadLocation(zone); err != nil || zone == "" || zone == "Local" {
+			return fmt.Errorf("NodePool %s: annotation %s: expected the name of a time zone such as Europe/Zurich, got %q", p.Name, model.AnnotationTimeZone, zone)
+		}
+	}
 	for i, b := range p.Budgets {
 		field := fmt.Sprintf("NodePool %s: spec.disruption.budgets[%d]", p.Name, i)
 		if _, _, err := parseNodes(b.Nodes); err != nil {
@@ -117,7 +122,7 @@ func CheckBudgets(p *model.Pool) error {
 		if b.Schedule == "" {
 			continue
 		}
-		if _, err := parseSchedule(b.Schedule); err != nil {
+		if _, err := parseSchedule(b.Schedule, timeZone(p)); err != nil {
 			return fmt.Errorf("%s.schedule: %w", field, err)
 		}
 		if b.Duration <= 0 {
@@ -161,13 +166,24 @@ func nodes(value string, total int) int {
 	return n
 }
 
-// parseSchedule reads a cron line of five fields or one of the @ macros, in UTC.
-func parseSchedule(s string) (cron.Schedule, error) {
+const utc = "UTC"
+
+// timeZone is that of the schedules of a pool's budgets: UTC, as in v1, unless an
+// annotation names another.
+func timeZone(p *model.Pool) string {
+	if zone, ok := p.Annotations[model.AnnotationTimeZone]; ok {
+		return zone
+	}
+	return utc
+}
+
+// parseSchedule reads a cron line of five fields or one of the @ macros, in a time zone.
+func parseSchedule(s, zone string) (cron.Schedule, error) {
 	if strings.HasPrefix(strings.TrimSpace(s), "@every") {
 		return nil, fmt.Errorf("cron line %q: @every has no fixed start, expected five fields or @daily and the like", s)
 	}
 	// the prefix pins the zone, and makes a zone of the user's own an error
-	sched, err := cron.ParseStandard("TZ=UTC " + s)
+	sched, err := cron.ParseStandard("TZ=" + zone + " " + s)
 	if err != nil {
 		return nil, fmt.Errorf("cron line %q: %w", s, err)
 	}
@@ -177,11 +193,11 @@ func parseSchedule(s string) (cron.Schedule, error) {
 // window says whether a budget is active at now, and when the window, together
 // with those that overlap it, ends: the end is outside, the start inside. A budget
 // without a schedule is always active and has no end.
-func window(b model.Budget, now time.Time) (end *time.Time, active bool) {
+func window(b model.Budget, zone string, now time.Time) (end *time.Time, active bool) {
 	if b.Schedule == "" {
 		return nil, true
 	}
-	sched, err := parseSchedule(b.Schedule)
+	sched, err := parseSchedule(b.Schedule, zone)
 	if err != nil {
 		return nil, true
 	}

@@ -200,3 +200,41 @@ func TestSmallestActiveBudgetWins(t *testing.T) {
 		t.Errorf("no budget allows %d, want no limit", a.Nodes)
 	}
 }
+
+// A pool may have its schedules in a time zone of its own, summer time included; a zone
+// that does not exist closes it.
+func TestBudgetsInATimeZone(t *testing.T) {
+	t.Parallel()
+	office := func(zone string) *model.Pool {
+		p := &model.Pool{Name: "p", Budgets: []model.Budget{{Nodes: "0", Schedule: "0 9 * * mon-fri", Duration: 8 * time.Hour}}}
+		if zone != "" {
+			p.Annotations = map[string]string{model.AnnotationTimeZone: zone}
+		}
+		return p
+	}
+	for _, tc := range []struct {
+		zone, now string
+		shut      bool
+		until     string
+	}{
+		{"", "2026-01-15T08:30:00Z", false, ""},
+		{"Europe/Zurich", "2026-01-15T08:30:00Z", true, "2026-01-15T16:00:00Z"},
+		{"Europe/Zurich", "2026-01-15T07:59:00Z", false, ""},
+		{"Europe/Zurich", "2026-07-15T07:30:00Z", true, "2026-07-15T15:00:00Z"}, // summer time
+		{"America/New_York", "2026-01-16T21:30:00Z", true, "2026-01-16T22:00:00Z"},
+		{"America/New_York", "2026-01-17T15:30:00Z", false, ""}, // Saturday
+	} {
+		a := disrupt.Allowed(office(tc.zone), model.Underutilized, 10, 0, at(tc.now))
+		if (a.Nodes == 0) != tc.shut || (a.Until != nil) != tc.shut || tc.shut && !a.Until.Equal(at(tc.until)) {
+			t.Errorf("%s in zone %q: %+v until %v, want shut %t until %s", tc.now, tc.zone, a, a.Until, tc.shut, tc.until)
+		}
+	}
+	for _, zone := range []string{"Mars/Olympus", "Local", "", "UTC 0 9 * * *"} {
+		p := office("")
+		p.Annotations = map[string]string{model.AnnotationTimeZone: zone}
+		a := disrupt.Allowed(p, model.Empty, 10, 0, noon)
+		if a.Nodes != 0 || !strings.Contains(a.Why, "annotation weir.dev/time-zone: expected the name of a time zone") {
+			t.Errorf("zone %q: %+v", zone, a)
+		}
+	}
+}

@@ -39,6 +39,9 @@ func (h *Hop) at() time.Time { return h.Trail[len(h.Trail)-1].At }
 // move. The zero value remembers nothing. It is not safe for concurrent use.
 type Moves struct {
 	hops map[string][]*Hop // by workload, oldest first
+
+	seen *model.World            // whose pods are these:
+	pods map[string][]*model.Pod // by workload, of those that have been moved
 }
 
 // NewMoves remembers what was written down of earlier moves, in any order.
@@ -69,12 +72,43 @@ func (m *Moves) Add(hops []Hop) {
 	}
 }
 
+// look finds the pods of all workloads that have been moved, oldest first, once for each
+// world.
+func (m *Moves) look(w *model.World) {
+	if m.seen == w {
+		return
+	}
+	m.seen, m.pods = w, map[string][]*model.Pod{}
+	take := func(p *model.Pod) {
+		if workload := p.Workload(); workload != "" && p.Active() && m.hops[workload] != nil {
+			m.pods[workload] = append(m.pods[workload], p)
+		}
+	}
+	for _, p := range w.Pods {
+		take(p)
+	}
+	for _, n := range w.Nodes {
+		for _, p := range n.Pods {
+			take(p)
+		}
+	}
+	for _, pods := range m.pods {
+		sort.Slice(pods, func(i, j int) bool {
+			if !pods[i].Created.Equal(pods[j].Created) {
+				return pods[i].Created.Before(pods[j].Created)
+			}
+			return pods[i].ID() < pods[j].ID()
+		})
+	}
+}
+
 func sameTrail(a, b []Stop) bool {
 	return slices.EqualFunc(a, b, func(x, y Stop) bool { return x.Node == y.Node && x.At.Equal(y.At) })
 }
 
-// Forget drops what is too old to count at now.
+// Forget drops what is too old to count at now, and the world that was looked at last.
 func (m *Moves) Forget(now time.Time) {
+	m.seen, m.pods = nil, nil
 	for w, list := range m.hops {
 		list = slices.DeleteFunc(list, func(h *Hop) bool { return !h.at().After(now.Add(-CircleWindow)) })
 		if len(list) == 0 {
@@ -127,26 +161,8 @@ func (m *Moves) heirs(w *model.World, workload string) map[string]*Hop {
 	if len(hops) == 0 {
 		return nil
 	}
-	var pods []*model.Pod
-	take := func(p *model.Pod) {
-		if p.Workload() == workload && p.Active() {
-			pods = append(pods, p)
-		}
-	}
-	for _, p := range w.Pods {
-		take(p)
-	}
-	for _, n := range w.Nodes {
-		for _, p := range n.Pods {
-			take(p)
-		}
-	}
-	sort.Slice(pods, func(i, j int) bool {
-		if !pods[i].Created.Equal(pods[j].Created) {
-			return pods[i].Created.Before(pods[j].Created)
-		}
-		return pods[i].ID() < pods[j].ID()
-	})
+	m.look(w)
+	pods := m.pods[workload]
 	left := make([]int, len(hops))
 	for i, h := range hops {
 		left[i] = h.heirs

@@ -47,6 +47,7 @@ const (
 	AnnotationSoak                 = "weir.dev/soak"               // on a NodePool: how long its nodes stay after they began to differ from it, such as 72h
 	AnnotationPlacementGroup       = "weir.dev/placement-group"    // on an EC2NodeClass: the group that its selector names, as PlacementGroup.String writes it
 	AnnotationExpire               = "weir.dev/expire"             // on a NodePool: ExpireBudgeted
+	AnnotationTimeZone             = "weir.dev/time-zone"          // on a NodePool: of its budgets' schedules, such as Europe/Zurich; UTC without it
 )
 
 // Taints and finalizers.
