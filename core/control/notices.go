@@ -19,6 +19,7 @@ type notices struct {
 	readAt time.Time
 	peek   bool                // a node was cordoned by somebody else: look why
 	open   map[string]*notice  // by instance/kind
+	faced  *model.Node         // first node of the snapshot whose faces were looked at
 	told   map[NoticeID]string // what an event source waits to be rid of, and the notice it went into
 }
 
@@ -118,6 +119,7 @@ func (c *Controller) stepNotices() {
 	} else {
 		c.wake(at)
 	}
+	c.readFaces()
 	for _, key := range slices.Sorted(maps.Keys(ns.open)) {
 		n := ns.open[key]
 		end := n.seen
@@ -135,6 +137,37 @@ func (c *Controller) stepNotices() {
 			c.write(n)
 		}
 	}
+}
+
+// readFaces opens the notices that claims show and nobody told of: the Lambda writes them there before anything else, so that
+// they are known at once, and also where no ledger is shared. What is being deleted already needs no notice any more.
+func (c *Controller) readFaces() {
+	nodes := c.m.World(c.now).Nodes
+	if len(nodes) == 0 || nodes[0] == c.notices.faced {
+		return // no node or claim has changed since
+	}
+	c.notices.faced = nodes[0]
+	for _, n := range nodes {
+		if !n.Managed() || n.Claim.Deleting != nil || n.Claim.ProviderID == "" {
+			continue
+		}
+		f, ok, err := interrupt.ReadFace(n.Claim.Annotations)
+		id := model.InstanceID(n.Claim.ProviderID)
+		if !ok || err != nil || c.notices.open[id+"/"+string(f.Kind)] != nil {
+			continue
+		}
+		notice := model.Notice{EventID: f.EventID, Kind: f.Kind, InstanceID: id, Account: c.cfg.Account, Region: c.cfg.Region, Time: c.now}
+		if !f.Deadline.IsZero() {
+			notice.Deadline = &f.Deadline
+		}
+		c.take(notice)
+	}
+}
+
+// onlyCordoned says whether a claim shows that its node gets no new pods for a while and keeps those that it has.
+func onlyCordoned(c *model.Claim) bool {
+	f, ok, err := interrupt.ReadFace(c.Annotations)
+	return ok && err == nil && f.Action == interrupt.Cordon && c.Deleting == nil
 }
 
 // acting lists the notices under which nodes lose their pods.

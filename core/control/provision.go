@@ -153,6 +153,9 @@ func (c *Controller) leaving() []*model.Pod {
 		if !n.Managed() || !n.Joined() || !n.BeingRemoved() {
 			continue
 		}
+		if n.Deleting == nil && onlyCordoned(n.Claim) {
+			continue // its pods stay
+		}
 		if n.Deleting == nil && n.Claim.Deleting == nil && n.Claim.Annotations[model.AnnotationInterruption] == "" {
 			// Only cordoned: by a command of ours, or by the Lambda, whose notice says why.
 			c.notices.peek = c.notices.peek || !c.x.Commanded(n.Claim.Name)

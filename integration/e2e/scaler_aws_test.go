@@ -86,6 +86,11 @@ spec:
     spec:
       nodeSelector: {team: a}
       containers: [{name: main, image: example.com/none, resources: {requests: {cpu: "1", memory: 2Gi}}}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 5, selector: {matchLabels: {app: web}}}
 `
 
 // TestScalerBuysOnEC2: the real scaler with the AWS provider over the wire, once with someone else's reading of all of AWS, and
@@ -283,7 +288,8 @@ func (q *queue) left(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// reclaim announces by the queue, between garbage, that AWS takes the node's machine: it goes, and the pods run elsewhere.
+// reclaim announces by the queue, between garbage, that AWS takes the node's machine: it goes, and the pods run elsewhere, one after
+// the other as their budget wants.
 func (f *fleetOnEC2) reclaim(events *queue, name string, taken func(id, zone string) []string) {
 	f.t.Helper()
 	node, err := f.Client.CoreV1().Nodes().Get(f.t.Context(), name, metav1.GetOptions{})
@@ -292,6 +298,7 @@ func (f *fleetOnEC2) reclaim(events *queue, name string, taken func(id, zone str
 	}
 	id := model.InstanceID(node.Spec.ProviderID)
 	now := time.Now().UTC().Format(time.RFC3339)
+	defer f.watchBudget("web", 5)()
 	events.send("abcd")
 	for _, body := range taken(id, node.Labels[model.LabelZone]) {
 		events.send(body)
