@@ -2,7 +2,7 @@
 // query protocol, forms in and XML out, for every operation that the AWS provider uses.
 //
 // In: requests of any AWS SDK, and the calls of a test that plays the world: subnets,
-// images and reservations, shortages, quotas and refusals, prices, throttling, faults, a
+// images, reservations and placement groups, shortages, quotas and refusals, prices, throttling, faults, a
 // clock. Out: the answers, instance states and errors that EC2 gives. What an operation
 // does not know, a parameter, a filter, a value, is an error, so that no test passes
 // because something was ignored.
