@@ -45,7 +45,7 @@ type Mirror struct {
 	pdbs       map[string]*model.PDB
 	offers     map[string]*classOffers
 	closed     map[string]closure   // offering key -> shortage
-	history    map[string]history   // offering key -> what is remembered of it
+	history    map[string]Memory    // offering key -> what is remembered of it
 	nominated  map[string]time.Time // entry key -> until
 	book       book                 // places for volumes
 	attached   attachments          // volumes that are on nodes
@@ -96,7 +96,7 @@ func New(o Options) *Mirror {
 		claimOf: map[string]string{}, nodesOf: map[string][]string{}, podEvent: map[string]time.Time{},
 		pools: map[string]*model.Pool{}, classes: map[string]*model.NodeClass{},
 		daemonSets: map[string]*model.DaemonSet{}, pdbs: map[string]*model.PDB{},
-		offers: map[string]*classOffers{}, closed: map[string]closure{}, history: map[string]history{}, nominated: map[string]time.Time{},
+		offers: map[string]*classOffers{}, closed: map[string]closure{}, history: map[string]Memory{}, nominated: map[string]time.Time{},
 		entries: map[string]*model.Node{}, dirty: map[string]struct{}{}, touched: map[string]struct{}{},
 	}
 }

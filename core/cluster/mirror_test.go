@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,8 +282,8 @@ func TestClosedOfferings(t *testing.T) {
 func TestHistoryOfOfferings(t *testing.T) {
 	t.Parallel()
 	m := mirror(cluster.Offerings{Class: "default", List: []*model.Offering{offering("m5.large", 0.05), offering("m5.xlarge", 0.1)}})
-	m.RememberOffering("m5.large/us-east-1a/spot", 2, 5)
-	m.RememberOffering("m5.huge/us-east-1a/spot", 1, 1) // not sold any more
+	m.RememberOffering("m5.large/us-east-1a/spot", cluster.Memory{Shortages: 2, Interruptions: 5})
+	m.RememberOffering("m5.huge/us-east-1a/spot", cluster.Memory{Shortages: 1, Interruptions: 1}) // not sold any more
 	m.CloseOffering("m5.large/us-east-1a/spot", t0, t0.Add(3*time.Minute), "no capacity")
 	before := m.World(t0)
 	if o := before.Offerings["default"]; o[0].Shortages != 2 || o[0].Interruptions != 5 || o[0].Available || o[1].Interruptions != 0 {
@@ -291,7 +292,7 @@ func TestHistoryOfOfferings(t *testing.T) {
 	if o := m.World(t0.Add(3 * time.Minute)).Offerings["default"][0]; !o.Available || o.Interruptions != 5 {
 		t.Errorf("open again: %+v", o)
 	}
-	m.RememberOffering("m5.large/us-east-1a/spot", 0, 0)
+	m.RememberOffering("m5.large/us-east-1a/spot", cluster.Memory{})
 	if o := m.World(t0.Add(3 * time.Minute)).Offerings["default"][0]; o.Shortages != 0 || o.Interruptions != 0 {
 		t.Errorf("forgotten: %+v", o)
 	}
@@ -438,5 +439,27 @@ func BenchmarkWorld(b *testing.B) {
 				m.World(t0)
 			}
 		})
+	}
+}
+
+// What the account remembers closes an offering too, and says what comes after; the longer of two reasons holds.
+func TestMemoryClosesOfferings(t *testing.T) {
+	t.Parallel()
+	m := mirror(cluster.Offerings{Class: "default", List: []*model.Offering{offering("m5.large", 0.05)}})
+	const key = "m5.large/us-east-1a/spot"
+	m.CloseOffering(key, t0, t0.Add(time.Minute), "quota")
+	m.RememberOffering(key, cluster.Memory{Shortages: 1, Since: t0, Until: t0.Add(3 * time.Minute), Why: "no capacity"})
+	if o := m.World(t0.Add(2 * time.Minute)).Offerings["default"][0]; o.Available || !strings.Contains(o.Unavailable, "then one is tried: no capacity") {
+		t.Errorf("two minutes later: available %t: %s", o.Available, o.Unavailable)
+	}
+	if until := m.Closed(t0)[key]; !until.Equal(t0.Add(3 * time.Minute)) {
+		t.Errorf("closed until %v", until)
+	}
+	if o := m.World(t0.Add(3 * time.Minute)).Offerings["default"][0]; !o.Available {
+		t.Errorf("three minutes later: %s", o.Unavailable)
+	}
+	m.RememberOffering(key, cluster.Memory{Shortages: 1, Since: t0, Until: t0.Add(9 * time.Minute), Probing: true, Why: "no capacity"})
+	if o := m.World(t0.Add(4 * time.Minute)).Offerings["default"][0]; o.Available || !strings.Contains(o.Unavailable, "under way") || !m.Probing(key) {
+		t.Errorf("while it is tried: available %t: %s", o.Available, o.Unavailable)
 	}
 }

@@ -220,28 +220,45 @@ func (m *Mirror) CloseOffering(key string, now, until time.Time, why string) {
 	m.cache.offerings = nil
 }
 
-// history is what is remembered of an offering.
-type history struct{ shortages, interruptions int }
+// Memory is what the account remembers of an offering.
+type Memory struct {
+	Shortages, Interruptions int
+	Since, Until             time.Time // not to be bought from since then, until then; zero = open
+	Probing                  bool      // closed because all that may be tried is under way
+	Why                      string
+}
 
-// RememberOffering makes worlds tell what is remembered of an offering.
-func (m *Mirror) RememberOffering(key string, shortages, interruptions int) {
-	h := history{shortages, interruptions}
+// RememberOffering makes worlds tell what is remembered of an offering. It stands beside what
+// CloseOffering says.
+func (m *Mirror) RememberOffering(key string, h Memory) {
 	if m.history[key] == h {
 		return
 	}
 	m.history[key] = h
-	if h == (history{}) {
+	if h == (Memory{}) {
 		delete(m.history, key)
 	}
 	m.cache.offerings = nil
 }
 
 // ClosedSince is when an offering was last found short, zero where it is open.
-func (m *Mirror) ClosedSince(key string) time.Time { return m.closed[key].since }
+func (m *Mirror) ClosedSince(key string) time.Time {
+	if h := m.history[key]; h.Since.After(m.closed[key].since) {
+		return h.Since
+	}
+	return m.closed[key].since
+}
 
-// OpenOffering forgets a shortage.
+// Probing says whether what may be tried of an offering that was short is under way.
+func (m *Mirror) Probing(key string) bool { return m.history[key].Probing }
+
+// OpenOffering makes worlds offer what was closed.
 func (m *Mirror) OpenOffering(key string) {
 	delete(m.closed, key)
+	if h, ok := m.history[key]; ok {
+		h.Until = time.Time{}
+		m.history[key] = h
+	}
 	m.cache.offerings = nil
 }
 
@@ -253,7 +270,20 @@ func (m *Mirror) Closed(now time.Time) map[string]time.Time {
 			out[key] = c.until
 		}
 	}
+	for key, h := range m.history {
+		if h.Until.After(now) && h.Until.After(out[key]) {
+			out[key] = h.Until
+		}
+	}
 	return out
+}
+
+// says is how worlds tell that an offering is closed.
+func (h Memory) says() string {
+	if h.Probing {
+		return "was short of capacity, and what may be tried of it is under way: " + h.Why
+	}
+	return "short of capacity until " + h.Until.UTC().Format(time.RFC3339) + ", then one is tried: " + h.Why
 }
 
 // offeringLists overlays what the cloud sells with the shortages that still hold.
@@ -269,6 +299,11 @@ func (m *Mirror) offeringLists(now time.Time) map[string][]*model.Offering {
 			m.cache.reopens = c.until
 		}
 	}
+	for _, h := range m.history {
+		if h.Until.After(now) && (m.cache.reopens.IsZero() || h.Until.Before(m.cache.reopens)) {
+			m.cache.reopens = h.Until
+		}
+	}
 	lists := make(map[string][]*model.Offering, len(m.offers))
 	for class, c := range m.offers {
 		list, copied := c.list, false
@@ -281,7 +316,10 @@ func (m *Mirror) offeringLists(now time.Time) map[string][]*model.Offering {
 				list, copied = slices.Clone(c.list), true
 			}
 			told := *list[i]
-			told.Shortages, told.Interruptions = h.shortages, h.interruptions
+			told.Shortages, told.Interruptions = h.Shortages, h.Interruptions
+			if told.Available && h.Until.After(now) {
+				told.Available, told.Unavailable = false, h.says()
+			}
 			list[i] = &told
 		}
 		for key, shut := range m.closed {

@@ -49,6 +49,7 @@ type Controller struct {
 	pools     map[string]poolWritten // by pool
 	poolsAt   time.Time
 	beatAt    time.Time
+	healthAt  time.Time // last look at what the account remembers of offerings
 	probed    time.Time // last probe of a closed offering
 	repairAt  time.Time // next look for broken nodes
 	lag       time.Duration
@@ -119,7 +120,7 @@ func New(cfg Config) *Controller {
 func (c *Controller) reset() {
 	c.batch, c.disrupt, c.notices = batch{}, disruption{}, notices{open: map[string]*notice{}, told: map[NoticeID]string{}}
 	c.fetched, c.pools = map[string]fetch{}, map[string]poolWritten{}
-	c.poolsAt, c.beatAt, c.repairAt = time.Time{}, time.Time{}, time.Time{}
+	c.poolsAt, c.beatAt, c.repairAt, c.healthAt = time.Time{}, time.Time{}, time.Time{}, c.now
 	c.learned = newLearned(c.m.NodeNames())
 	c.holds = newHolds()
 	if c.Stats.Rejected == nil {
@@ -296,6 +297,11 @@ func (c *Controller) heartbeat() {
 // readOfferings asks the cloud what can be bought, for each class once in a while
 // and whenever the class changed.
 func (c *Controller) readOfferings() {
+	if at := c.healthAt.Add(c.set.OfferingsEvery); c.now.Before(at) {
+		c.wake(at)
+	} else if c.x.Do("health", execute.ReadHealth{Account: c.cfg.Account, Region: c.cfg.Region}, c.now) {
+		c.healthAt = c.now // what other clusters of the account found out; recovery has read it the first time
+	}
 	classes := c.m.World(c.now).NodeClasses
 	maps.DeleteFunc(c.fetched, func(name string, _ fetch) bool { return classes[name] == nil })
 	for _, name := range slices.Sorted(maps.Keys(classes)) {

@@ -41,8 +41,8 @@ func (c *Controller) probe(plan *model.Plan) bool {
 			}
 			for _, key := range keys {
 				o := c.m.Offering(p.NodeClass.Name, key)
-				if o != nil && o.Available && suits(v.Pod, p, o) {
-					c.m.OpenOffering(key)
+				if o != nil && o.Available && !c.m.Probing(key) && suits(v.Pod, p, o) {
+					c.x.Probe(key, c.now)
 					c.probed = c.now
 					return true
 				}

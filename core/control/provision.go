@@ -24,7 +24,7 @@ type batch struct {
 	planned  time.Time // end of the last pass
 	demand   bool      // something waits
 	left     leavers
-	givenUp  int64 // Counters.GivenUp when last looked
+	givenUp  int64 // Counters.GivenUp and Held when last looked
 }
 
 // leavers are the pods of leaving nodes as of a snapshot.
@@ -50,7 +50,7 @@ func (c *Controller) provision() {
 		}
 		b.leaving = len(leaving)
 	}
-	if n := c.x.Counters.GivenUp; n != b.givenUp {
+	if n := c.x.Counters.GivenUp + c.x.Counters.Held; n != b.givenUp {
 		b.givenUp, b.urgent = n, n > b.givenUp // what was short is known: plan around it at once
 	}
 	b.demand = c.m.Waiting() > 0 || len(leaving) > 0

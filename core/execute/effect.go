@@ -66,6 +66,10 @@ type (
 		Record ledger.Launch // without Request
 		Launch cloud.Launch
 		Expect int64 // version of the record that is replaced, 0 = none
+
+		Account, Region string
+		Probes          []string // offerings that may be asked although they are closed
+		All             bool     // nothing is launched where an offer has to be left out
 	}
 	// SendLaunch sends a stored request under its token. Value: cloud.Answer.
 	SendLaunch struct {
@@ -95,6 +99,10 @@ type (
 type Opened struct {
 	Request []byte
 	Version int64
+	Offers  []cloud.Offer                    // that the request names: those that no more may be bought from are left out; nil = as asked
+	Taken   *ledger.Taken                    // what it counts for on ramps of offerings that were short
+	Health  map[string]ledger.OfferingHealth // of offerings, as it is known now
+	Held    string                           // why nothing may be launched now; no record was written then
 }
 
 // Reading back what is known, and writing it down.
@@ -121,6 +129,8 @@ type (
 		NoticeKind        model.NoticeKind
 		State, Action     string
 	}
+	// ReadHealth reads what the account remembers of offerings. Value: map[string]ledger.OfferingHealth by key.
+	ReadHealth struct{ Account, Region string }
 	// AddShortages counts shortages of offerings, by read and conditional write. Value: map[string]ledger.OfferingHealth by key.
 	AddShortages struct {
 		Account, Region string
@@ -133,7 +143,11 @@ type Shortage struct {
 	Offering     string // type/zone/capacity type
 	Message      string
 	Interruption bool // reported by a spot interruption, not by a launch
-	Bought       bool // the opposite: it was bought, so that it is not short any more
+	Bought       bool // no shortage: what was launched of it came (Got), or was not asked of it after all
+
+	Got   int   // machines that were bought from it
+	Took  int   // launches that its record counts as under way, which have ended
+	Round int64 // of the record when they were counted
 
 	At time.Time // when it was seen; zero = now
 }
@@ -207,4 +221,5 @@ func (RecordNotice) Kind() string   { return "RecordNotice" }
 func (AdvanceNotice) Kind() string  { return "AdvanceNotice" }
 func (Write) Kind() string          { return "Write" }
 func (AddShortages) Kind() string   { return "AddShortages" }
+func (ReadHealth) Kind() string     { return "ReadHealth" }
 func (Plan) Kind() string           { return "Plan" }

@@ -87,9 +87,10 @@ type Executor struct {
 	launchOf  map[string]*launch // by claim name
 	tracks    map[string]*track  // by claim name
 	commands  []*command
-	wasShort  map[string]bool   // offerings that have been short and not been bought since
-	outcomes  map[string][]bool // by pool: whether the last launches joined
-	describe  map[string]string // instance id -> claim name, to be looked at
+	health    map[string]ledger.OfferingHealth // of offerings that were short, as far as it is known
+	probes    map[string]time.Time             // offerings that may be asked although they are closed, until then
+	outcomes  map[string][]bool                // by pool: whether the last launches joined
+	describe  map[string]string                // instance id -> claim name, to be looked at
 	described time.Time
 	listed    map[string]machine   // instance id -> what the last sweep saw of it
 	classAt   map[string]classSeen // by class
@@ -119,6 +120,7 @@ type Executor struct {
 type Counters struct {
 	Created, Terminated, Collected, Adopted int64
 	GivenUp                                 int64            // claims that got no instance
+	Held                                    int64            // planned nodes whose offerings were short, with enough of them under way
 	Forgotten                               int64            // lines of the diary that the ledger was away for too long for
 	Evicted, Disrupted                      map[string]int64 // by outcome, by reason
 	Failed                                  map[string]int64 // effects by kind and outcome
@@ -154,7 +156,8 @@ func (x *Executor) Reset(epoch int64) {
 	x.launches, x.launchOf = nil, map[string]*launch{}
 	x.tracks, x.commands = map[string]*track{}, nil
 	x.outcomes = map[string][]bool{}
-	x.describe, x.wasShort = map[string]string{}, map[string]bool{}
+	x.describe = map[string]string{}
+	x.health, x.probes = map[string]ledger.OfferingHealth{}, map[string]time.Time{}
 	x.tags = tagging{names: map[string]string{}, done: map[string]bool{}}
 	x.listed, x.classAt = map[string]machine{}, map[string]classSeen{}
 	x.queue, x.queued, x.sent, x.untold = map[ledger.Key]ledger.Item{}, nil, nil, nil
@@ -287,7 +290,7 @@ func benign(r Result) bool {
 
 func (x *Executor) ledgerSeen(r Result) {
 	switch r.Effect.Do.(type) {
-	case OpenLaunch, CloseLaunch, Write, AddShortages, ReadNotices, RecordNotice, AdvanceNotice:
+	case OpenLaunch, CloseLaunch, Write, AddShortages, ReadHealth, ReadNotices, RecordNotice, AdvanceNotice:
 		if r.Err == nil {
 			x.LedgerDown = false
 		} else if errors.Is(r.Err, ledger.ErrUnavailable) {
@@ -345,6 +348,10 @@ func (x *Executor) dispatch(r Result) {
 		x.wrote(r)
 	case AddShortages:
 		x.shortagesAdded(d, r)
+	case ReadHealth:
+		if r.Err == nil {
+			x.heard(r.Value.(map[string]ledger.OfferingHealth))
+		}
 	}
 }
 

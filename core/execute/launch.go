@@ -48,6 +48,8 @@ type launch struct {
 	offers   []cloud.Offer
 	ordered  bool // offers go by priority
 	taints   []model.Taint
+	taken    *ledger.Taken     // what it counts for on ramps of offerings that were short; Count 0 = no record knows of it yet
+	whole    bool              // its pool wants a choice: offers may not be left out
 	stamp    map[string]string // annotations for claims that existed before: the class before the request was written
 
 	request  []byte
@@ -105,22 +107,39 @@ func (x *Executor) Accept(nodes []*model.NewNode, reason string, now time.Time) 
 	x.now = now
 	names := map[string]string{}
 	groups := map[string]*launch{}
+	pending := x.pending()
 	for _, n := range nodes {
 		pool := x.m.Pool(n.Pool.Name)
 		if why := x.refused(pool, n); why != "" {
 			x.event(Event{Object: poolRef(n.Pool), Warning: true, Reason: "LaunchRefused", Message: fmt.Sprintf("not launching %s: %s", n.Offering.Key(), why)})
 			continue
 		}
+		fit, rounds, why := x.within(pool, n, pending)
+		if fit == nil {
+			x.event(Event{Object: poolRef(n.Pool), Reason: "LaunchHeld", Message: fmt.Sprintf("not launching %s now: it was short of capacity: %s", n.Offering.Key(), why)})
+			x.Counters.Held++
+			x.reflect(n.Offering.Key(), pending)
+			continue
+		}
+		n = fit
 		l := groups[groupKey(n)]
 		if l == nil || len(l.claims) >= maxPerLaunch || x.LedgerDown {
 			l = x.newLaunch(n)
 			groups[groupKey(n)] = l
+			l.whole = asksVariety(pool)
 		}
 		c := x.comingFor(l, pool, n)
 		l.claims = append(l.claims, c)
 		names[n.Name] = c.claim.Name
 		x.launchOf[c.claim.Name] = l
 		x.m.Assume(c.claim, n.Offering)
+		if len(rounds) > 0 {
+			l.taken = &ledger.Taken{Rounds: rounds}
+		}
+		for key := range rounds {
+			pending[key]++
+			x.reflect(key, pending)
+		}
 		x.m.Nominate(c.claim.Name, now.Add(nomination))
 		if reason != "" {
 			x.claimEvent(c.claim, false, "DisruptionLaunching", "Launching NodeClaim: %s", reason)
@@ -363,7 +382,8 @@ func (x *Executor) open(l *launch) {
 	if len(l.offers) == 0 && !x.offersOfSpec(l, live[0].claim) {
 		return
 	}
-	x.do(l.key(), OpenLaunch{Record: x.record(l, ledger.LaunchOpen), Launch: x.cloudLaunch(l, live), Expect: l.version})
+	x.do(l.key(), OpenLaunch{Record: x.record(l, ledger.LaunchOpen), Launch: x.cloudLaunch(l, live), Expect: l.version,
+		Account: x.cfg.Account, Region: x.cfg.Region, Probes: x.probing(), All: l.whole})
 }
 
 // wanting lists the live claims without an instance.
@@ -394,6 +414,9 @@ func (x *Executor) record(l *launch, state string) ledger.Launch {
 		ID: l.id, Attempt: l.attempt, Token: l.token(), Epoch: x.epoch, Request: l.request, State: state,
 		Opened: l.opened, Error: l.err, Pool: l.pool, Capacity: l.capacity,
 	}
+	if l.taken != nil && l.taken.Count > 0 {
+		rec.Taken = l.taken
+	}
 	if state != ledger.LaunchOpen {
 		rec.Closed = x.now
 	}
@@ -422,9 +445,16 @@ func (x *Executor) openedLaunch(d OpenLaunch, r Result) {
 		return
 	}
 	opened, _ := r.Value.(Opened)
+	for _, key := range slices.Sorted(maps.Keys(opened.Health)) {
+		x.learn(key, opened.Health[key])
+	}
 	switch {
+	case opened.Held != "":
+		x.conclude(l, nil, nil, "")
+		x.giveUp(l, "it was short of capacity: "+opened.Held)
 	case r.Err == nil:
 		l.request, l.version, l.state = opened.Request, opened.Version, marking
+		x.admitted(l, opened)
 	case errors.Is(r.Err, ledger.ErrUnavailable) && len(opened.Request) > 0:
 		// The annotation is the intent then, and each claim gets its own call.
 		l.degraded = true
@@ -441,6 +471,25 @@ func (x *Executor) openedLaunch(d OpenLaunch, r Result) {
 		x.classUnready(l, r.Err)
 	default:
 		x.tell(l, codeOf(r.Err), r.Err.Error())
+	}
+}
+
+// admitted goes by what the ledger let a launch have.
+func (x *Executor) admitted(l *launch, o Opened) {
+	if o.Offers != nil {
+		l.offers = o.Offers
+	}
+	before := l.taken
+	if l.taken = o.Taken; l.taken != nil && len(l.taken.Rounds) == 0 {
+		l.taken = nil
+	}
+	pending := x.pending()
+	for _, t := range []*ledger.Taken{before, l.taken} {
+		if t != nil {
+			for key := range t.Rounds {
+				x.reflect(key, pending)
+			}
+		}
 	}
 }
 
@@ -510,6 +559,9 @@ func (x *Executor) asked(l *launch) int {
 // again starts another attempt, with a token and a request of its own, for the
 // claims that are still wanted. What the attempt before bought must be known.
 func (x *Executor) again(l *launch) {
+	if l.taken != nil {
+		x.conclude(l, nil, nil, "")
+	}
 	l.attempt++
 	l.sent, l.searched, l.state = false, false, opening
 	for _, c := range l.claims {
@@ -541,7 +593,7 @@ func (x *Executor) sentLaunch(d SendLaunch, r Result) {
 	switch kind := cloud.KindOf(r.Err); kind {
 	case cloud.Shortage:
 		l.sent = false
-		x.short(l, l.offers, r.Err.Error())
+		x.conclude(l, nil, l.offers, r.Err.Error())
 		x.giveUp(l, r.Err.Error())
 	case cloud.Quota, cloud.Auth, cloud.Template, cloud.NotFound:
 		// Refused as a whole: nothing was bought, and another request may be right.
@@ -607,9 +659,7 @@ func (x *Executor) answered(l *launch, a cloud.Answer) {
 		message = a.Errors[0].Code + ": " + a.Errors[0].Message
 		l.err = cut(message)
 	}
-	if len(short) > 0 {
-		x.short(l, short, message)
-	}
+	x.conclude(l, a.Instances, short, message)
 	if slices.ContainsFunc(a.Errors, func(e cloud.OfferError) bool { return noSpot[e.Code] }) {
 		x.closeSpot(l, message)
 	}
@@ -659,76 +709,6 @@ func (x *Executor) closeHere(l *launch, offers []cloud.Offer, message string) {
 		if until, closed := x.m.Closed(x.now)[key]; !closed || until.Before(x.now.Add(ledger.ShortageFirst)) {
 			x.m.CloseOffering(key, x.now, x.now.Add(ledger.ShortageFirst), cut(message))
 		}
-	}
-}
-
-// short remembers that offers are short of capacity.
-func (x *Executor) short(l *launch, offers []cloud.Offer, message string) {
-	var list []Shortage
-	for _, o := range offers {
-		list = append(list, Shortage{Offering: o.InstanceType + "/" + o.Zone + "/" + l.capacity, Message: cut(message)})
-	}
-	x.Short(list, x.now)
-}
-
-// Short remembers shortages, at once in the mirror and for all clusters in the ledger.
-func (x *Executor) Short(list []Shortage, now time.Time) {
-	x.now = now
-	for i := range list {
-		s := &list[i]
-		s.At = now
-		if s.Bought {
-			delete(x.wasShort, s.Offering)
-			x.m.OpenOffering(s.Offering)
-			continue
-		}
-		x.wasShort[s.Offering] = true
-		if until, closed := x.m.Closed(now)[s.Offering]; !closed || until.Before(now.Add(ledger.ShortageFirst)) {
-			x.m.CloseOffering(s.Offering, now, now.Add(ledger.ShortageFirst), s.Message)
-		}
-	}
-	x.serial++
-	x.do(fmt.Sprintf("shortages/%d", x.serial), AddShortages{Account: x.cfg.Account, Region: x.cfg.Region, Shortages: list})
-}
-
-func (x *Executor) shortagesAdded(d AddShortages, r Result) {
-	health, _ := r.Value.(map[string]ledger.OfferingHealth)
-	for key, h := range health {
-		x.m.RememberOffering(key, h.Shortages, h.Interruptions)
-		if h.ClosedUntil.After(x.now) {
-			x.m.CloseOffering(key, h.LastShortage, h.ClosedUntil, h.Message)
-		}
-	}
-	if r.Err == nil || errors.Is(r.Err, ledger.ErrInvalid) {
-		return
-	}
-	// What this process knows holds all the same; other clusters hear of it when the
-	// ledger is back.
-	for _, s := range d.Shortages {
-		if _, counted := health[s.Offering]; !counted {
-			x.untold = append(x.untold, s)
-		}
-	}
-	if n := len(x.untold) - maxUntold; n > 0 {
-		x.untold = x.untold[n:]
-	}
-	if r.Effect.Key != untoldKey {
-		delete(x.retry, r.Effect.Key)
-	}
-}
-
-const (
-	untoldKey = "shortages/untold"
-	maxUntold = 1000 // the latest: older ones have ended
-)
-
-// tellShortages tries again what the ledger did not take, in the order in which it was seen.
-func (x *Executor) tellShortages() {
-	if len(x.untold) == 0 {
-		return
-	}
-	if x.do(untoldKey, AddShortages{Account: x.cfg.Account, Region: x.cfg.Region, Shortages: x.untold}) {
-		x.untold = nil
 	}
 }
 
@@ -795,6 +775,9 @@ func (x *Executor) foundLaunch(d FindLaunch, r Result) {
 		l.state = sending // the same bytes under the same token answer the same instances
 		return
 	}
+	if l.taken != nil {
+		x.conclude(l, found, nil, "")
+	}
 	if len(x.wanting(l)) > 0 {
 		x.again(l)
 		return
@@ -804,6 +787,9 @@ func (x *Executor) foundLaunch(d FindLaunch, r Result) {
 
 // settle tells each claim about its instance and ends the surplus.
 func (x *Executor) settle(l *launch) {
+	if l.taken != nil {
+		x.conclude(l, nil, nil, "")
+	}
 	open := false
 	for _, c := range l.claims {
 		if c.instance == nil || c.patched {
@@ -896,7 +882,6 @@ func (x *Executor) close(l *launch) {
 	rec := x.record(l, state)
 	rec.Request = nil // nothing is ever sent again under a closed record
 	items := []ledger.Item{encode(ledger.LaunchKey(x.cfg.Cluster, l.id), rec, ledger.Meta{Expires: x.now.Add(ledger.LaunchTTL)})}
-	var bought []Shortage
 	for _, c := range l.claims {
 		if c.instance == nil || c.dropped != "" || c.instance.Type == "" {
 			continue
@@ -910,7 +895,6 @@ func (x *Executor) close(l *launch) {
 		items = append(items,
 			encode(ledger.ClaimKey(x.cfg.Cluster, c.uid), st, ledger.Meta{Instance: c.instance.ID}),
 			encode(ledger.InstanceKey(x.cfg.Account, x.cfg.Region, c.instance.ID), x.owner(c.claim, "", key(*c.instance)), ledger.Meta{Instance: c.instance.ID}))
-		bought = append(bought, Shortage{Offering: key(*c.instance), Bought: true})
 	}
 	if x.LedgerDown || l.degraded || l.version == 0 {
 		if l.version > 0 || l.sent || len(items) > 1 {
@@ -929,10 +913,6 @@ func (x *Executor) close(l *launch) {
 	if x.do(l.key(), CloseLaunch{ID: l.id, Puts: puts}) {
 		for _, it := range items[together:] { // of a launch that an earlier release made larger
 			x.rememberItem(it)
-		}
-		bought = slices.DeleteFunc(bought, func(b Shortage) bool { return !x.wasShort[b.Offering] })
-		if len(bought) > 0 {
-			x.Short(bought, x.now) // what can be bought again is not short any more
 		}
 	}
 }

@@ -72,6 +72,8 @@ func perform(ctx context.Context, p Ports, do Do) (any, error) {
 		return nil, ledger.AdvanceNotice(ctx, p.Ledger, d.Cluster, d.Instance, d.NoticeKind, d.State, d.Action, p.Now())
 	case Write:
 		return nil, write(ctx, p, d)
+	case ReadHealth:
+		return value(ledger.Offerings(ctx, p.Ledger, d.Account, d.Region, p.Now()))
 	case AddShortages:
 		return value(addShortages(ctx, p, d))
 	case Plan:
@@ -86,29 +88,69 @@ func value[T any](v T, err error) (any, error) { return v, err }
 // openLaunch renders the request and stores it with the record. The request is
 // answered even where the store is away, since the claim's annotation is the intent then.
 func openLaunch(ctx context.Context, p Ports, d OpenLaunch) (any, error) {
+	a, err := admit(ctx, p, d)
+	switch {
+	case errors.Is(err, ledger.ErrUnavailable): // told below, with the request
+	case err != nil:
+		return nil, err
+	case a.why != "":
+		// What holds it may be this very launch, stored a moment ago with the answer lost.
+		if o, ok := storedLaunch(ctx, p, d); ok {
+			o.Health = a.health
+			return o, nil
+		}
+		return Opened{Held: a.why, Health: a.health}, nil
+	}
+	d.Launch.Offers = a.offers
 	request, err := p.Cloud.Render(ctx, d.Launch)
 	if err != nil {
-		return nil, fmt.Errorf("rendering the request: %w", err)
+		a.release(ctx, p, d)
+		return Opened{Health: a.health}, fmt.Errorf("rendering the request: %w", err)
 	}
 	rec := d.Record
 	rec.Request = request
+	if len(a.taken.Rounds) > 0 {
+		rec.Taken = &a.taken
+	}
+	o, err := storeLaunch(ctx, p, d, rec)
+	if err != nil || o.Taken != rec.Taken {
+		a.release(ctx, p, d)
+	} else {
+		o.Offers = a.offers
+	}
+	o.Health = a.health
+	return o, err
+}
+
+// storeLaunch writes the record of a launch, whose request it answers in any case.
+func storeLaunch(ctx context.Context, p Ports, d OpenLaunch, rec ledger.Launch) (Opened, error) {
+	request := rec.Request
 	cluster := d.Launch.Tags[TagCluster]
 	key := ledger.LaunchKey(cluster, rec.ID)
 	for range fenceTries {
 		version, err := fencedPut(ctx, p, key, ledger.FenceKey(cluster), rec, d.Expect)
 		if !errors.Is(err, ledger.ErrConflict) || errors.Is(err, ErrFenced) {
-			return Opened{Request: request, Version: version}, err
+			return Opened{Request: request, Version: version, Taken: rec.Taken}, err
 		}
 		// The write may have been made with its answer lost: then the record is ours, to the word.
-		old, v, ok, lerr := ledger.Load[ledger.Launch](ctx, p.Ledger, key, p.Now())
-		if lerr == nil && ok && old.Token == rec.Token && old.Epoch == rec.Epoch && old.State == rec.State {
-			return Opened{Request: old.Request, Version: v}, nil
+		if o, ok := storedLaunch(ctx, p, d); ok {
+			return o, nil
 		}
+		_, v, _, lerr := ledger.Load[ledger.Launch](ctx, p.Ledger, key, p.Now())
 		if lerr == nil && v != d.Expect {
 			return Opened{Request: request}, err
 		}
 	}
 	return Opened{Request: request}, fmt.Errorf("opening launch %s: %w (%d times in a row)", rec.ID, ledger.ErrConflict, fenceTries)
+}
+
+// storedLaunch finds the record of a launch where it is stored already, to the word.
+func storedLaunch(ctx context.Context, p Ports, d OpenLaunch) (Opened, bool) {
+	old, v, ok, err := ledger.Load[ledger.Launch](ctx, p.Ledger, ledger.LaunchKey(d.Launch.Tags[TagCluster], d.Record.ID), p.Now())
+	if err != nil || !ok || old.Token != d.Record.Token || old.Epoch != d.Record.Epoch || old.State != d.Record.State {
+		return Opened{}, false
+	}
+	return Opened{Request: old.Request, Version: v, Taken: old.Taken}, true
 }
 
 // fenceTries is how often a launch is opened again when another launch was opened at
@@ -315,13 +357,10 @@ func addShortages(ctx context.Context, p Ports, d AddShortages) (map[string]ledg
 		}
 		var h ledger.OfferingHealth
 		var err error
-		switch {
-		case s.Bought:
-			h, err = ledger.ClearShortage(ctx, p.Ledger, d.Account, d.Region, s.Offering, at)
-		case s.Interruption:
+		if s.Interruption {
 			h, err = ledger.AddInterruption(ctx, p.Ledger, d.Account, d.Region, s.Offering, at)
-		default:
-			h, err = ledger.AddShortage(ctx, p.Ledger, d.Account, d.Region, s.Offering, s.Message, at)
+		} else {
+			h, err = ledger.SettleOffering(ctx, p.Ledger, d.Account, d.Region, s.Offering, s.settled(), at)
 		}
 		if err != nil {
 			return out, err

@@ -53,11 +53,7 @@ func (x *Executor) recover(r Recovered) {
 		}
 	}
 	for key, h := range r.Health {
-		x.wasShort[key] = x.wasShort[key] || h.Shortages > 0
-		x.m.RememberOffering(key, h.Shortages, h.Interruptions)
-		if h.ClosedUntil.After(x.now) {
-			x.m.CloseOffering(key, h.LastShortage, h.ClosedUntil, h.Message)
-		}
+		x.learn(key, h)
 	}
 	for _, rec := range r.Launches {
 		x.resume(rec, r.Versions[rec.ID], claims)
@@ -96,7 +92,7 @@ func (x *Executor) recover(r Recovered) {
 func (x *Executor) resume(rec ledger.Launch, version int64, claims map[string]*model.Claim) {
 	l := &launch{
 		id: rec.ID, pool: rec.Pool, capacity: rec.Capacity, attempt: rec.Attempt, state: finding,
-		request: rec.Request, version: version, opened: rec.Opened, sent: true,
+		request: rec.Request, version: version, opened: rec.Opened, sent: true, taken: rec.Taken,
 	}
 	for _, lc := range rec.Claims {
 		c := claims[lc.Name]

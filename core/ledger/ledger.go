@@ -73,6 +73,13 @@ type Launch struct {
 	Error    string        `json:"error,omitempty"`
 	Pool     string        `json:"pool"`
 	Capacity string        `json:"capacity"` // capacity type
+	Taken    *Taken        `json:"taken,omitempty"`
+}
+
+// Taken is what a launch counts for on the ramps of offerings that were short.
+type Taken struct {
+	Count  int              `json:"count"`  // launches
+	Rounds map[string]int64 `json:"rounds"` // by offering, its Round then
 }
 
 // States of a Launch.
@@ -160,6 +167,13 @@ type OfferingHealth struct {
 	LastShortage  time.Time `json:"lastShortage,omitzero"`
 	ClosedUntil   time.Time `json:"closedUntil,omitzero"`
 	Message       string    `json:"message,omitempty"`
+
+	// How the offering comes back: see Take and Settle.
+	Allowance int       `json:"allowance,omitempty"` // how many may be launched at a time; 0 = one, of an offering that was short
+	Out       int       `json:"out,omitempty"`       // of these, how many are under way
+	OutUntil  time.Time `json:"outUntil,omitzero"`   // from then on they count no more
+	Round     int64     `json:"round,omitempty"`     // shortages and interruptions ever
+	Writes    int64     `json:"writes,omitempty"`    // changes of the record, which order what is read of it
 }
 
 // Decision is one line of the diary. Partition "<cluster>/decision/<yyyy-mm-dd>", sort = ULID.

@@ -263,7 +263,7 @@ func (s *sim) latency(e execute.Effect) time.Duration {
 	switch e.Do.(type) {
 	case execute.SendLaunch, execute.FindLaunch, execute.Terminate, execute.Describe, execute.FetchOfferings, execute.Recover, execute.Sweep:
 		return s.delays.Cloud
-	case execute.CloseLaunch, execute.ReadNotices, execute.Write, execute.AddShortages:
+	case execute.CloseLaunch, execute.ReadNotices, execute.Write, execute.AddShortages, execute.ReadHealth:
 		return s.delays.Ledger
 	case execute.OpenLaunch:
 		return s.delays.Ledger + s.delays.API

@@ -155,12 +155,79 @@ func testOfferings(t *testing.T, b Backend) {
 	if err != nil || len(all) != 1 || all[spot].Interruptions != 1 {
 		t.Errorf("offerings: %+v, %v", all, err)
 	}
-	h, err = ledger.ClearShortage(t.Context(), s, account, region, spot, now)
-	if err != nil {
-		t.Fatal(err)
+	// What a release knew that had no ramp is read as one that begins.
+	if n, limited := h.Room(h.ClosedUntil); n != 1 || !limited {
+		t.Errorf("after it reopens: room for %d, limited %t", n, limited)
 	}
-	if diff := cmp.Diff(ledger.OfferingHealth{Interruptions: 1}, h); diff != "" {
-		t.Errorf("after it was bought (-want +got):\n%s", diff)
+}
+
+// testRamp is two clusters that share the way back of an offering that was short.
+func testRamp(t *testing.T, b Backend) {
+	first, second := b.two(t)
+	const account, region, key = "111122223333", "us-east-2", "m5.large/us-east-2b/spot"
+	now := start
+	take := func(s ledger.Store, n int, probe bool) (int64, bool) {
+		t.Helper()
+		h, ok, err := ledger.TakeOffering(t.Context(), s, account, region, key, n, probe, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.Round, ok
+	}
+	settle := func(s ledger.Store, o ledger.Outcome) ledger.OfferingHealth {
+		t.Helper()
+		h, err := ledger.SettleOffering(t.Context(), s, account, region, key, o, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	if _, ok := take(first, 40, false); !ok {
+		t.Error("an offering that was never short is limited")
+	}
+	now = settle(first, ledger.Outcome{Short: true, Message: "no"}).ClosedUntil
+	round, ok := take(first, 1, false)
+	if _, more := take(second, 1, false); !ok || more {
+		t.Errorf("first probe %t, another cluster's beside it %t; want one", ok, more)
+	}
+	settle(first, ledger.Outcome{Took: 1, Got: 1, Round: round})
+	if _, ok := take(second, 3, false); ok {
+		t.Error("three at a time after one was bought")
+	}
+	// Many at once: two places, taken twice, whoever comes.
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards got
+	got := 0
+	for i := range 6 {
+		wg.Go(func() {
+			_, ok, err := ledger.TakeOffering(t.Context(), []ledger.Store{first, second}[i%2], account, region, key, 1, false, now)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+			} else if ok {
+				got++
+			}
+		})
+	}
+	wg.Wait()
+	if got != 2 {
+		t.Errorf("%d were taken at once, 2 are allowed", got)
+	}
+	// One comes and one fails: back to one, after a longer wait, and what came late changes nothing.
+	h := settle(second, ledger.Outcome{Took: 1, Round: round, Short: true, Message: "no"})
+	if h = settle(first, ledger.Outcome{Took: 1, Got: 1, Round: round}); !h.ClosedUntil.Equal(now.Add(2*ledger.ShortageFirst)) || h.Shortages != 2 {
+		t.Errorf("after the next shortage: %+v", h)
+	}
+	if _, ok := take(second, 1, true); !ok {
+		t.Error("who has nothing else may not probe an offering that is closed")
+	}
+	if _, ok := take(first, 1, true); ok {
+		t.Error("two probes at once")
+	}
+	now = now.Add(ledger.RampLease)
+	if _, ok := take(first, 1, false); !ok {
+		t.Error("a launch of which nothing is heard holds the offering for ever")
 	}
 }
 

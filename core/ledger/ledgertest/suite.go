@@ -61,6 +61,7 @@ func Run(t *testing.T, b Backend) {
 		"against a model":    testModel,
 		"notices":            testNotices,
 		"offerings":          testOfferings,
+		"ramp":               testRamp,
 		"heartbeat":          testHeartbeat,
 		"decisions":          testDecisions,
 		"two creators":       testTwoCreators,
