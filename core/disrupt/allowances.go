@@ -11,6 +11,14 @@ import (
 type allowances struct {
 	w     *model.World
 	count map[string]counted
+	known map[asked]Allowance // answers that were given: schedules take their time
+}
+
+// asked is all that an answer depends on.
+type asked struct {
+	pool        string
+	reason      model.DisruptionReason
+	total, lost int
 }
 
 type counted struct {
@@ -20,7 +28,7 @@ type counted struct {
 }
 
 func newAllowances(w *model.World, opts Options) *allowances {
-	a := &allowances{w: w, count: map[string]counted{}}
+	a := &allowances{w: w, count: map[string]counted{}, known: map[asked]Allowance{}}
 	for _, n := range w.Nodes {
 		if !counts(n) {
 			continue
@@ -39,11 +47,19 @@ func newAllowances(w *model.World, opts Options) *allowances {
 	return a
 }
 
-func (a *allowances) clone() *allowances { return &allowances{w: a.w, count: maps.Clone(a.count)} }
+func (a *allowances) clone() *allowances {
+	return &allowances{w: a.w, count: maps.Clone(a.count), known: a.known}
+}
 
 func (a *allowances) left(p *model.Pool, r model.DisruptionReason) Allowance {
 	c := a.count[p.Name]
-	return Allowed(p, r, c.total, c.lost, a.w.Now)
+	q := asked{p.Name, r, c.total, c.lost}
+	if x, ok := a.known[q]; ok {
+		return x
+	}
+	x := Allowed(p, r, c.total, c.lost, a.w.Now)
+	a.known[q] = x
+	return x
 }
 
 // use counts n more nodes of the pool as disrupted.
