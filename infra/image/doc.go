@@ -11,6 +11,9 @@
 // (the AWS endpoints are verified with them), a user without privileges, and the
 // folders that the scaler writes to. There is no shell and no package manager.
 //
-// The program must not build the binaries, talk to a registry, or run anything. It
-// writes no software bill of materials.
+// Beside the layout is, for each architecture, a bill of materials in CycloneDX JSON:
+// the programs with their hashes, every module that is linked into them, Go's standard
+// library, and the certificate authorities.
+//
+// The program must not build the binaries, talk to a registry, or run anything.
 package main

@@ -42,6 +42,7 @@ type Options struct {
 	Revision  string // may be empty
 	Date      time.Time
 	Platforms []Platform
+	SBOM      bool // write bills of materials; the programs must be Go's
 }
 
 // Platform is a folder of static linux binaries for one architecture.

@@ -271,6 +271,7 @@ func TestProgramsStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sbomNamesEverything(t, bin, m.Manifests[0].Digest)
 	root := unpack(t, img)
 	cfg, err := img.ConfigFile()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +46,7 @@ func parse(args []string, epoch string, stderr io.Writer) (o Options, out string
 	fs.StringVar(&out, "out", "", "folder of the OCI layout; it is replaced")
 	fs.StringVar(&o.Version, "version", "dev", "version, also the name of the image in the layout")
 	fs.StringVar(&o.Revision, "revision", "", "commit that the binaries were built from")
+	fs.BoolVar(&o.SBOM, "sbom", true, "write a bill of materials beside the layout for each architecture, OUT-ARCH.cdx.json (CycloneDX)")
 	fs.Func("binaries", "`ARCH=FOLDER` of static linux binaries, once for each architecture", func(s string) error {
 		arch, dir, ok := strings.Cut(s, "=")
 		if !ok || dir == "" {
@@ -98,6 +100,21 @@ func run(o Options, out string, w io.Writer) error {
 	}
 	for _, d := range m.Manifests {
 		fmt.Fprintf(w, "  %s %s\n", d.Platform, d.Digest)
+	}
+	if !o.SBOM {
+		return nil
+	}
+	for _, p := range o.Platforms {
+		i := slices.IndexFunc(m.Manifests, func(d v1.Descriptor) bool { return d.Platform.Architecture == p.Arch })
+		b, err := sbom(o, p, m.Manifests[i].Digest)
+		if err != nil {
+			return err
+		}
+		path := sbomPath(out, p.Arch)
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			return fmt.Errorf("bill of materials: %w", err)
+		}
+		fmt.Fprintln(w, path)
 	}
 	return nil
 }
