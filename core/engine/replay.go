@@ -218,10 +218,31 @@ func (r *replay) census(s model.Selector) *census {
 	return c
 }
 
+// matchKinds finds who picks whom. A selector that asks for labels is held against the
+// kinds that have one of them only: there are thousands of both.
 func (r *replay) matchKinds() {
+	byLabel := map[[2]string][]int{}
+	var rest []int
+	for i, c := range r.order {
+		key := ""
+		for k := range c.sel.Labels {
+			key = max(key, k)
+		}
+		if key == "" {
+			rest = append(rest, i)
+			continue
+		}
+		at := [2]string{key, c.sel.Labels[key]}
+		byLabel[at] = append(byLabel[at], i)
+	}
 	for _, k := range r.kinds {
-		for _, c := range r.order {
-			if c.sel.Picks(k.sample) {
+		maybe := slices.Clone(rest)
+		for key, v := range k.sample.Labels {
+			maybe = append(maybe, byLabel[[2]string{key, v}]...)
+		}
+		slices.Sort(maybe) // in the order of the censuses
+		for _, i := range maybe {
+			if c := r.order[i]; c.sel.Picks(k.sample) {
 				k.picked = append(k.picked, c)
 			}
 		}
