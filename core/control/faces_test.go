@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -38,13 +39,24 @@ func (s *scene) cordoned(c *model.Claim) bool {
 // What the Lambda writes on a claim is enough: a scaler that shares no ledger with it drains and replaces.
 func TestFaceOfAClaimIsANotice(t *testing.T) {
 	t.Parallel()
+	for i := range 3 {
+		faceIsANotice(t, i)
+	}
+}
+
+func faceIsANotice(t *testing.T, which int) {
+	t.Helper()
 	s := newScene(t, nil, pool("spot", model.Spot))
 	s.Workloads = append(s.Workloads, web(3))
 	mustRun(t, s, 3, 3*time.Minute)
-	c := s.claim(t)
+	names := slices.Sorted(maps.Keys(s.API.Claims))
+	if len(names) != 3 {
+		t.Fatalf("claims %v, want three", names)
+	}
+	c := s.API.Claims[names[which]]
 	deadline := s.Now().Add(2 * time.Minute).Truncate(time.Second)
 	s.shows(t, c, model.NoticeSpot, interrupt.Drain, &deadline)
-	if !s.Until(time.Second, func() bool { return len(s.API.Claims) > 1 }) {
+	if !s.Until(time.Second, func() bool { return len(s.API.Claims) > 3 }) {
 		t.Error("no machine was asked for within a second")
 	}
 	if !s.Until(2*time.Minute, func() bool { return s.API.Claims[c.Name] == nil }) {

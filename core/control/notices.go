@@ -19,7 +19,7 @@ type notices struct {
 	readAt time.Time
 	peek   bool                // a node was cordoned by somebody else: look why
 	open   map[string]*notice  // by instance/kind
-	faced  *model.Node         // first node of the snapshot whose faces were looked at
+	faced  **model.Node        // begin of the snapshot whose faces were looked at
 	told   map[NoticeID]string // what an event source waits to be rid of, and the notice it went into
 }
 
@@ -143,10 +143,10 @@ func (c *Controller) stepNotices() {
 // they are known at once, and also where no ledger is shared. What is being deleted already needs no notice any more.
 func (c *Controller) readFaces() {
 	nodes := c.m.World(c.now).Nodes
-	if len(nodes) == 0 || nodes[0] == c.notices.faced {
+	if len(nodes) == 0 || &nodes[0] == c.notices.faced {
 		return // no node or claim has changed since
 	}
-	c.notices.faced = nodes[0]
+	c.notices.faced = &nodes[0]
 	for _, n := range nodes {
 		if !n.Managed() || n.Claim.Deleting != nil || n.Claim.ProviderID == "" {
 			continue
