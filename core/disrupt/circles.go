@@ -13,6 +13,10 @@ import (
 // CircleWindow is how far back moves are counted.
 const CircleWindow = time.Hour
 
+// heirWithin is how long after a command began the last of its pods may be evicted and
+// come back: replacements first, then the drain. Pods that are made later are nobody's heirs.
+const heirWithin = 20 * time.Minute
+
 // Stop is a node that pods were moved off.
 type Stop struct {
 	At       time.Time // when the command that removed it started
@@ -170,8 +174,8 @@ func (m *Moves) heirs(w *model.World, workload string) map[string]*Hop {
 	out := map[string]*Hop{}
 	for _, p := range pods {
 		for i := len(hops) - 1; i >= 0; i-- {
-			// objects tell their creation in whole seconds
-			if left[i] > 0 && !p.Created.Before(hops[i].at().Truncate(time.Second)) && hops[i].at().After(w.Now.Add(-CircleWindow)) {
+			at := hops[i].at() // objects tell their creation in whole seconds
+			if left[i] > 0 && !p.Created.Before(at.Truncate(time.Second)) && !p.Created.After(at.Add(heirWithin)) && at.After(w.Now.Add(-CircleWindow)) {
 				out[p.UID] = hops[i]
 				left[i]--
 				break

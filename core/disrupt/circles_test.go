@@ -170,6 +170,11 @@ func TestMovingManyPodsOnceIsNoCircle(t *testing.T) {
 	if again != 1 {
 		t.Errorf("%d of 5 new pods count as moved before, one was", again)
 	}
+	w = world(node("n2", "m5.large", pod("late", 10, of("web", noon.Add(30*time.Minute)))))
+	w.Now = noon.Add(40 * time.Minute)
+	if hops := one.Of(w, &model.Command{Remove: w.Nodes}); len(hops) != 1 || len(hops[0].Trail) != 1 {
+		t.Errorf("a pod that was made half an hour later counts as moved before: %+v", hops)
+	}
 }
 
 // However a leader dies: what was written down of the moves says the same as what the

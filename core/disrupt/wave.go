@@ -13,6 +13,7 @@ import (
 const (
 	waveGrace = 10 * time.Minute // new nodes until they are ready, moved pods until they are available; then the roll halts
 	waveDrain = 15 * time.Minute // nodes that still drain hold the next wave up; then only the budgets count them
+	waveBuys  = 2 * time.Minute  // after its last command nodes are bought for its pods; what comes later is for others
 	waveRetry = 30 * time.Minute // after a wave whose new nodes did not come to be usable, unless what is bought has changed
 )
 
@@ -121,7 +122,7 @@ func (wv *Wave) Hold(w *model.World, running map[string]bool, failing string) *m
 			} else {
 				kept = append(kept, n.ID())
 			}
-		case n.Claim.Created.Before(wv.Started.Truncate(time.Second)) || n.BeingRemoved():
+		case !wv.since(n.Claim.Created, waveBuys) || n.BeingRemoved():
 		case !n.Ready || !n.Initialized():
 			unready = append(unready, n.ID())
 		}
@@ -147,6 +148,13 @@ func (wv *Wave) Hold(w *model.World, running map[string]bool, failing string) *m
 	return nil
 }
 
+// since says whether something was made while the wave went on, or up to so long after its
+// last command: in a busy pool nodes and pods come all the time. Objects tell their
+// creation in whole seconds.
+func (wv *Wave) since(created time.Time, tail time.Duration) bool {
+	return !created.Before(wv.Started.Truncate(time.Second)) && !created.After(wv.Last.Add(tail))
+}
+
 // missing says which moved pods are not available again; those that were not before
 // they were moved do not count.
 func (wv *Wave) missing(w *model.World) string {
@@ -155,7 +163,7 @@ func (wv *Wave) missing(w *model.World) string {
 	}
 	down := map[string][]string{}
 	look := func(p *model.Pod) {
-		if p.Active() && !p.Ready && !p.Created.Before(wv.Started.Truncate(time.Second)) {
+		if p.Active() && !p.Ready && wv.since(p.Created, waveDrain) {
 			if workload := p.Workload(); workload != "" {
 				if _, moved := wv.Moved[workload]; moved {
 					down[workload] = append(down[workload], p.ID())

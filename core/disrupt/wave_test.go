@@ -42,7 +42,10 @@ func cordoned(n *model.Node) {
 // What a wave is followed by, and what it waits for.
 func TestWaves(t *testing.T) {
 	t.Parallel()
-	fresh := func(n *model.Node) { n.Claim.Created = noon.Add(-5 * time.Minute) }
+	since := func(ago time.Duration) func(*model.Node) {
+		return func(n *model.Node) { n.Claim.Created = noon.Add(-ago) }
+	}
+	fresh, dead := since(5*time.Minute), func(n *model.Node) { n.Ready = false }
 	down := func(p *model.Pod) { of("web", noon.Add(-4*time.Minute))(p); p.Ready = false }
 	waits := func(w *model.World) {
 		p := &model.Pod{Namespace: "x", Name: "web-2"}
@@ -59,8 +62,10 @@ func TestWaves(t *testing.T) {
 		"done":                     {age: 6, world: []func(*model.World){node("n2", "m5.large", fresh, pod("web-2", 100, of("web", noon.Add(-4*time.Minute))))}},
 		"still draining":           {age: 6, world: []func(*model.World){node("n1", "m5.large", cordoned)}, why: "1 nodes of the wave before are still on their way out: n1"},
 		"draining for long":        {age: 16, world: []func(*model.World){node("n1", "m5.large", cordoned)}},
-		"new node starts":          {age: 6, world: []func(*model.World){node("n2", "m5.large", fresh, func(n *model.Node) { n.Ready = false })}, why: "1 of the new nodes are not ready: n2"},
-		"new node never starts":    {age: 11, world: []func(*model.World){node("n2", "m5.large", fresh, func(n *model.Node) { n.Ready = false })}, why: "1 of the new nodes are not ready: n2", halted: true},
+		"new node starts":          {age: 6, world: []func(*model.World){node("n2", "m5.large", fresh, dead)}, why: "1 of the new nodes are not ready: n2"},
+		"new node never starts":    {age: 11, world: []func(*model.World){node("n2", "m5.large", since(10*time.Minute), dead)}, why: "1 of the new nodes are not ready: n2", halted: true},
+		"a node of others starts":  {age: 11, world: []func(*model.World){node("n2", "m5.large", since(time.Minute), dead)}},
+		"a pod that came later":    {age: 20, world: []func(*model.World){waits}},
 		"an old node is not ready": {age: 11, world: []func(*model.World){node("n2", "m5.large", func(n *model.Node) { n.Ready = false })}},
 		"a moved pod waits":        {age: 6, world: []func(*model.World){waits}, why: "1 pods that were moved are not available: x/web-2"},
 		"a moved pod never runs":   {age: 11, world: []func(*model.World){waits}, why: "1 pods that were moved are not available: x/web-2", halted: true},
