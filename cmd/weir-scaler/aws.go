@@ -27,6 +27,7 @@ import (
 	aws "github.com/weir-project/weir/core/cloud/aws"
 	"github.com/weir-project/weir/core/cloud/aws/classes"
 	"github.com/weir-project/weir/core/cloud/aws/inventory"
+	"github.com/weir-project/weir/core/cloud/aws/permit"
 	"github.com/weir-project/weir/core/cloud/aws/pricelist"
 	"github.com/weir-project/weir/core/cloud/aws/resolve"
 	"github.com/weir-project/weir/core/cloud/aws/sdkconf"
@@ -70,7 +71,7 @@ func openAWS(ctx context.Context, c *config.Config, clients *kube.Clients, serve
 		Catalogue: catalogue.Options{VMMemoryOverheadPercent: &overhead, ReservedENIs: int64(c.Nodes.ReservedENIs), PrefixDelegation: c.Nodes.PrefixDelegation},
 	}, api, prices)
 	keeper := classes.New(classes.Config{
-		Objects: clients.NodeClasses(), Provider: provider, CA: facts.CA, Now: time.Now,
+		Objects: clients.NodeClasses(), Provider: provider, Checker: permit.New(api, c.Cluster), CA: facts.CA, Now: time.Now,
 		Resolver: resolve.New(resolve.Config{Cluster: c.Cluster, Region: c.Region, Version: v.get, Reservations: c.FeatureGates.ReservedCapacity, Facts: facts},
 			api, ssm.NewFromConfig(settings), iam.NewFromConfig(settings)),
 		Waits: func(class *awsv1.EC2NodeClass, n int) {

@@ -352,3 +352,39 @@ func (f *Front) refuse(o *order, l *override, used map[string]int) (code, messag
 	}
 	return "", ""
 }
+
+// runInstances can be tried only: instances are bought by fleets here.
+func runInstances(f *Front, p *params) (func(*writer), error) {
+	for _, name := range []string{"MinCount", "MaxCount"} {
+		if _, err := p.integer(name, 1, 1000, 1); err != nil {
+			return nil, err
+		}
+	}
+	p.str("InstanceType")
+	p.str("ClientToken") // the SDK sends one with every call
+	if profile := p.get("IamInstanceProfile").str("Name"); strings.ContainsAny(profile, " /") {
+		return nil, fail("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", profile)
+	}
+	if id := p.str("ImageId"); !slices.ContainsFunc(f.images, func(i *Image) bool { return i.ID == id }) {
+		return nil, fail("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+	}
+	if id := p.str("SubnetId"); f.subnetOf(id) == nil {
+		return nil, fail("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", id)
+	}
+	groups, err := p.strings("SecurityGroupId")
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range groups {
+		if !slices.ContainsFunc(f.groups, func(g *group) bool { return g.id == id }) {
+			return nil, fail("InvalidGroup.NotFound", "The security group '%s' does not exist", id)
+		}
+	}
+	if _, err := p.tagSpecifications("instance", "volume", "network-interface", "spot-instances-request"); err != nil {
+		return nil, err
+	}
+	if err := p.finish(); err != nil {
+		return nil, err
+	}
+	return nil, fail("UnsupportedOperation", "instances are bought by fleets here; RunInstances can be tried with DryRun only")
+}

@@ -153,7 +153,7 @@ var operations = map[string]operation{
 	"DescribeInstanceTypeOfferings": describeInstanceTypeOfferings, "DescribeSpotPriceHistory": describeSpotPriceHistory,
 	"CreateLaunchTemplate": createLaunchTemplate, "DescribeLaunchTemplates": describeLaunchTemplates,
 	"DescribeLaunchTemplateVersions": describeLaunchTemplateVersions, "DeleteLaunchTemplate": deleteLaunchTemplate,
-	"CreateFleet": createFleet, "DescribeInstances": describeInstances,
+	"CreateFleet": createFleet, "RunInstances": runInstances, "DescribeInstances": describeInstances,
 	"DescribeInstanceAttribute": describeInstanceAttribute, "TerminateInstances": terminateInstances, "CreateTags": createTags,
 }
 

@@ -10,10 +10,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/weir-project/weir/core/api/awsv1"
 	"github.com/weir-project/weir/core/api/keys"
+	"github.com/weir-project/weir/core/cloud/aws/permit"
 	"github.com/weir-project/weir/core/cloud/aws/resolve"
 	"github.com/weir-project/weir/core/model"
 )
@@ -40,12 +43,19 @@ type Provider interface {
 	CollectClass(ctx context.Context, class string) ([]string, error)
 }
 
+// Checker says whether EC2 lets us launch from a class that resolved, and until when that holds; where it could not be asked,
+// what is known of before, with the error.
+type Checker interface {
+	Check(ctx context.Context, class *awsv1.EC2NodeClass, now time.Time) (permit.Verdict, time.Time, error)
+}
+
 // Config of a Keeper; everything but the functions that say so is required.
 type Config struct {
 	Objects  Objects
 	Resolver Resolver
 	Provider Provider
-	CA       string // certificate of the cluster, which the hash counts in
+	Checker  Checker // nil = what resolves may be launched from
+	CA       string  // certificate of the cluster, which the hash counts in
 	Now      func() time.Time
 	// Waits hears that a class which is being deleted still has claims; may be nil.
 	Waits func(class *awsv1.EC2NodeClass, claims int)
@@ -168,6 +178,7 @@ func (k *Keeper) Keep(ctx context.Context, name string) (again time.Duration, er
 	}
 	next := c.DeepCopy()
 	next.Status = r.Status
+	k.check(ctx, c, next, &r)
 	// Before the status: claims are stamped with the hash of a class once its status is about it, and must then not be
 	// launched as an earlier state of it says.
 	k.cfg.Provider.SetClass(next, r.Free)
@@ -179,6 +190,28 @@ func (k *Keeper) Keep(ctx context.Context, name string) (again time.Duration, er
 	}
 	return r.Again, nil
 }
+
+// check has a class that resolved tried.
+func (k *Keeper) check(ctx context.Context, c, next *awsv1.EC2NodeClass, r *resolve.Result) {
+	if v := meta.FindStatusCondition(next.Status.Conditions, keys.ConditionValidationSucceeded); k.cfg.Checker == nil || v == nil || v.Status != metav1.ConditionTrue {
+		return
+	}
+	now := k.cfg.Now()
+	v, until, err := k.cfg.Checker.Check(ctx, next, now)
+	if err != nil {
+		k.cfg.Failed(c.Name, err)
+		until = now.Add(checkAgain)
+	}
+	if v.Reason != "" {
+		resolve.Refuse(c, &next.Status, v.Reason, v.Message, now)
+	}
+	if in := until.Sub(now); r.Again == 0 || in < r.Again {
+		r.Again = in
+	}
+}
+
+// checkAgain is the pause after a check that EC2 did not answer.
+const checkAgain = 30 * time.Second
 
 // conflict waits for the newer object, which the watch brings.
 func (k *Keeper) conflict(err error) (time.Duration, error) {

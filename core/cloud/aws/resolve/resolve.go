@@ -456,3 +456,18 @@ func (c *one) ready() {
 		})
 	}
 }
+
+// Refuse says of a status that resolved that the class may not be launched from after all: a condition that
+// the object has already keeps its time.
+func Refuse(class *awsv1.EC2NodeClass, s *awsv1.EC2NodeClassStatus, reason, message string, now time.Time) {
+	c := &one{class: class, now: now}
+	c.Status = *s
+	c.set(keys.ConditionValidationSucceeded, false, reason, "%s", message)
+	c.ready()
+	for i, x := range c.Status.Conditions {
+		if was := meta.FindStatusCondition(class.Status.Conditions, x.Type); was != nil && was.Status == x.Status {
+			c.Status.Conditions[i].LastTransitionTime = was.LastTransitionTime
+		}
+	}
+	*s = c.Status
+}
