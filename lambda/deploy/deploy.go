@@ -81,7 +81,10 @@ func (d *deployer) Install(ctx context.Context, p custom.Properties) (custom.Out
 		return o, err
 	}
 	o.Image = ref.String()
-	if err := c.EnsureNamespace(ctx, p.Namespace); err != nil {
+	ready, cancel := context.WithTimeout(ctx, left(ctx))
+	err = c.EnsureNamespace(ready, p.Namespace)
+	cancel()
+	if err != nil {
 		return o, err
 	}
 	if carried { // a rollback to an older chart leaves the definitions as they are

@@ -100,9 +100,9 @@ func (s *stand) nothing() {
 	if left := s.objects(); len(left) > 0 {
 		s.t.Errorf("there still are %v", left)
 	}
-	harness.Eventually(s.t, "namespace "+s.ns+" is gone", patience, func(ctx context.Context) error {
-		_, err := s.Client.CoreV1().Namespaces().Get(ctx, s.ns, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+	harness.Eventually(s.t, "namespace "+s.ns+" is deleted", patience, func(ctx context.Context) error {
+		ns, err := s.Client.CoreV1().Namespaces().Get(ctx, s.ns, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil {
 			return nil
 		}
 		return errors.Join(errors.New("it is there"), err)
@@ -291,20 +291,29 @@ func TestForeignNamespaceStays(t *testing.T) {
 	}
 }
 
-// TestMove moves the release to another namespace and back, as a failed update of a stack would.
+// TestMove moves the release to another namespace; a move that fails is taken back at once,
+// while the namespace that it left is still being deleted.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, "move-from")
 	f := s.start("300")
-	here, there := s.properties(nil), s.properties(map[string]any{"namespace": "move-to", "values": s.values(map[string]any{"karpenterLease": map[string]any{"name": "k", "namespace": "move-to"}})})
+	there := func(lease string) map[string]any {
+		return s.properties(map[string]any{"namespace": "move-to", "values": s.values(map[string]any{"karpenterLease": map[string]any{"name": "k", "namespace": lease}})})
+	}
+	here := s.properties(nil)
 	f.must(s.event(cfn.RequestCreate, "", here, nil))
-	f.must(s.event(cfn.RequestUpdate, id, there, here))
+	f.mustFail(s.event(cfn.RequestUpdate, id, there("is-not-there"), here), "is-not-there")
+	f.must(s.event(cfn.RequestUpdate, id, here, there("is-not-there")))
+	if o := s.objects(); o["Deployment weir"] == "" {
+		t.Errorf("after going back there are %v", o)
+	}
+	f.must(s.event(cfn.RequestUpdate, id, there("move-to"), here))
 	s.nothing()
 	s.ns = "move-to"
 	if o := s.objects(); o["Deployment weir"] == "" {
 		t.Errorf("installed are %v", o)
 	}
-	f.must(s.event(cfn.RequestDelete, id, there, nil))
+	f.must(s.event(cfn.RequestDelete, id, there("move-to"), nil))
 	s.nothing()
 }
 
@@ -381,15 +390,15 @@ func TestInterruptedRunIsRepaired(t *testing.T) {
 func TestTimeIsOver(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, "hangs")
-	f := s.start("8")
+	f := s.start("20")
 	hang := func(r *http.Request) bool {
 		return r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/deployments")
 	}
 	s.meddle.Store(&hang)
 	began := time.Now()
 	f.mustFail(s.event(cfn.RequestCreate, "", s.properties(nil), nil), "the function's time is over")
-	if took := time.Since(began); took > 8*time.Second {
-		t.Errorf("answered after %v of 8 s", took)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("answered after %v of 20 s", took)
 	}
 	s.meddle.Store(nil)
 	f.kill()
@@ -504,15 +513,28 @@ func TestImageIsPushed(t *testing.T) {
 	s.nothing()
 }
 
-// TestChartOfTheHistory: a rollback to a chart that the function does not carry is taken from the release.
+// TestChartOfTheHistory: CloudFormation may take the release back before the function. The
+// chart, which the function does not carry any more, is then taken from the release.
 func TestChartOfTheHistory(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, "history")
 	f := s.start("300")
 	p := s.properties(nil)
-	a := f.must(s.event(cfn.RequestCreate, "", p, nil))
-	version := a.Data["ChartVersion"].(string)
-	f.must(s.event(cfn.RequestUpdate, id, s.properties(map[string]any{"chartVersion": version}), p))
-	f.mustFail(s.event(cfn.RequestUpdate, id, s.properties(map[string]any{"chartVersion": "99.0.0"}), p), "property chartVersion")
-	f.must(s.event(cfn.RequestDelete, id, p, nil))
+	old := f.must(s.event(cfn.RequestCreate, "", p, nil)).Data["ChartVersion"].(string)
+	f.kill()
+	<-f.ended
+
+	const later = "98.0.0"
+	f = s.startFrom(packLater(t, later), "300")
+	update := s.properties(map[string]any{"chartVersion": later})
+	if a := f.must(s.event(cfn.RequestUpdate, id, update, p)); a.Data["ChartVersion"] != later {
+		t.Errorf("attributes are %v, expected chart %s", a.Data, later)
+	}
+	back := s.properties(map[string]any{"chartVersion": old})
+	if a := f.must(s.event(cfn.RequestUpdate, id, back, update)); a.Data["ChartVersion"] != old || a.Data["Revision"] != "3" {
+		t.Errorf("attributes are %v, expected chart %s", a.Data, old)
+	}
+	f.mustFail(s.event(cfn.RequestUpdate, id, s.properties(map[string]any{"chartVersion": "99.0.0"}), back), "property chartVersion")
+	f.must(s.event(cfn.RequestDelete, id, back, nil))
+	s.nothing()
 }

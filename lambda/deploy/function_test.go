@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -17,6 +18,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,6 +90,26 @@ func packInto(dir string) error {
 		return err
 	}
 	return l.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "v1.0.0+test"}))
+}
+
+// packLater is a function whose chart has that version.
+func packLater(t *testing.T, version string) string {
+	t.Helper()
+	from, _ := pack(t)
+	dir := t.TempDir()
+	if out, err := exec.Command("cp", "-RL", filepath.Join(from, "charts"), filepath.Join(from, "bootstrap"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	path := filepath.Join(dir, "charts", "weir", "Chart.yaml")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := regexp.MustCompile(`(?m)^version: .*$`).ReplaceAll(b, []byte("version: "+version))
+	if err := os.WriteFile(path, changed, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // stand is what the function meets: the API server through a front that takes only
@@ -182,7 +205,14 @@ type function struct {
 // start starts the function; seconds is its time limit.
 func (s *stand) start(seconds string, env ...string) *function {
 	s.t.Helper()
-	dir, emulator := pack(s.t)
+	dir, _ := pack(s.t)
+	return s.startFrom(dir, seconds, env...)
+}
+
+// startFrom starts the function that is packed in dir.
+func (s *stand) startFrom(dir, seconds string, env ...string) *function {
+	s.t.Helper()
+	_, emulator := pack(s.t)
 	address := harness.FreeAddress(s.t)
 	cmd := exec.Command(emulator, "--runtime-interface-emulator-address", address, "--runtime-api-address", harness.FreeAddress(s.t), filepath.Join(dir, "bootstrap"))
 	cmd.Env = append([]string{
@@ -191,7 +221,6 @@ func (s *stand) start(seconds string, env ...string) *function {
 	}, env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the emulator's child ends with it
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -217,11 +246,38 @@ func (s *stand) start(seconds string, env ...string) *function {
 	return f
 }
 
-// kill ends the function and its emulator at once.
+// kill ends the function and its emulator at once. The emulator gives the function a
+// process group of its own, so that each is ended by its id.
 func (f *function) kill() {
-	if err := syscall.Kill(-f.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		f.s.t.Errorf("end the emulator: %v", err)
+	emulator := f.cmd.Process.Pid
+	for _, pid := range append(childrenOf(f.s.t, emulator), emulator) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			f.s.t.Errorf("end process %d: %v", pid, err)
+		}
 	}
+}
+
+// childrenOf are the processes that a process has started.
+func childrenOf(t *testing.T, pid int) (children []int) {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, list := range lists {
+		b, err := os.ReadFile(list)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+			t.Error(err)
+		}
+		for field := range strings.FieldsSeq(string(b)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			children = append(children, child)
+		}
+	}
+	return children
 }
 
 // properties are those of a resource that a test deploys, with changes.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -12,4 +13,11 @@ import (
 // keeps a fault from hanging the run.
 const patience = 5 * time.Minute
 
-func TestMain(m *testing.M) { os.Exit(harness.Shared(m)) }
+func TestMain(m *testing.M) {
+	code := harness.Shared(m)
+	if err := os.RemoveAll(packed.dir); err != nil {
+		fmt.Fprintln(os.Stderr, "remove the packed function:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}

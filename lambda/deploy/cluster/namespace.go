@@ -4,31 +4,46 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 )
 
 // annotationMade is on a namespace that was made here.
 const annotationMade = "weir.dev/made-by"
 
-// EnsureNamespace makes the namespace if it is not there.
+// namespacePoll is how often a namespace that is being deleted is looked at.
+const namespacePoll = 500 * time.Millisecond
+
+// EnsureNamespace makes the namespace if it is not there. One that is being deleted, by
+// an update that is now taken back, say, is waited for.
 func (c *Cluster) EnsureNamespace(ctx context.Context, name string) error {
-	have, err := c.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	client := c.core.CoreV1().Namespaces()
+	err := wait.PollUntilContextCancel(ctx, namespacePoll, true, func(ctx context.Context) (bool, error) {
+		have, err := client.Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return have.DeletionTimestamp == nil, nil
+		case !apierrors.IsNotFound(err):
+			return false, err
+		}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotationMade: userAgent}}}
+		_, err = client.Create(ctx, ns, metav1.CreateOptions{FieldManager: userAgent})
+		if apierrors.IsAlreadyExists(err) {
+			return false, nil // look again whether it stays
+		}
+		return err == nil, err
+	})
 	switch {
-	case err == nil && have.DeletionTimestamp != nil:
-		return fmt.Errorf("namespace %s is being deleted", name)
-	case err == nil:
-		return nil
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("namespace %s: %w", name, err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotationMade: userAgent}}}
-	if _, err := c.core.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{FieldManager: userAgent}); err != nil && !apierrors.IsAlreadyExists(err) {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("namespace %s is being deleted, and not gone yet: %w", name, ctx.Err())
+	case err != nil:
 		return fmt.Errorf("namespace %s: %w", name, err)
 	}
 	return nil
