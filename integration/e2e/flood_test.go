@@ -274,7 +274,7 @@ func (f *fleet) floodWentWell(store ledger.Store, pods map[string]types.UID) {
 		}
 		face, shown, err := interrupt.ReadFace(claim.GetAnnotations())
 		if n := told[f.name(name)]; claim.GetDeletionTimestamp() == nil || !shown || err != nil || face.Action != interrupt.Drain || n < 1 {
-			errs = append(errs, fmt.Errorf("claim %s: deleted %v, face %+v (%v), told %d times", name, claim.GetDeletionTimestamp(), face, err, n))
+			errs = append(errs, fmt.Errorf("claim %s: deleted %v, face %+v (%w), told %d times", name, claim.GetDeletionTimestamp(), face, err, n))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
