@@ -97,7 +97,7 @@ func TestBudgetsHoldAtEveryInstant(t *testing.T) {
 			case 0, 1:
 				w.Replicas = rapid.IntRange(0, 14).Draw(rt, fmt.Sprint("pods ", i))
 			case 2:
-				p = changing(s, s.API.Pools["default"])
+				changing(s, s.API.Pools["default"])
 			case 3:
 				s.Restart()
 			case 4:

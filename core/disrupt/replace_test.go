@@ -30,7 +30,9 @@ func drifted(n *model.Node) {
 	n.Claim.Conditions = append(n.Claim.Conditions, model.Condition{Type: model.CondDrifted, Status: "True", Reason: "AMIDrift", Since: born})
 }
 
-func as(label, value string) func(*model.Node) { return func(n *model.Node) { n.Labels[label] = value } }
+func as(label, value string) func(*model.Node) {
+	return func(n *model.Node) { n.Labels[label] = value }
+}
 
 // cheap offers every type as spot as well, at a share of the price.
 func cheap(share float64) func(*model.World) {
