@@ -72,9 +72,8 @@ capabilities:
 another value needs another pod. */ -}}
 {{- define "weir.fixed" -}}
 {{- $c := include "weir.config" . | fromYaml -}}
-{{- range list "zones" "strategyBinary" "strategies" "bindings" "batch" "planning" "preferencePolicy" "minValuesPolicy" "featureGates" "alternatives" "nodes" "garbageCollection" "termination" }}
-{{- $_ := unset $c . -}}
-{{- end -}}
+{{- $c = pick $c "cluster" "clusterEndpoint" "clusterCABundle" "region" "account" "replicas" "cloud" "ledger" "interruption"
+  "schedulerConfig" "leaderElection" "kube" "log" "metrics" "health" "memoryLimit" -}}
 {{- if $c.log }}{{ $_ := unset $c.log "level" }}{{ if not $c.log }}{{ $_ := unset $c "log" }}{{ end }}{{ end -}}
 {{ toYaml $c }}
 {{- end -}}
