@@ -107,7 +107,7 @@ func (o *observer) calls(r execute.Result, took time.Duration) {
 		}
 	case execute.AddShortages:
 		for _, s := range d.Shortages {
-			if s.Bought {
+			if s.Bought || strings.HasPrefix(s.Offering, model.QuotaPrefix) {
 				continue
 			}
 			if t, z, ct, ok := cutOffering(s.Offering); ok {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/weir-project/weir/core/model"
@@ -335,10 +336,37 @@ func (m *Mirror) offeringLists(now time.Time) map[string][]*model.Offering {
 			short.Unavailable = fmt.Sprintf("short of capacity until %s: %s", shut.until.UTC().Format(time.RFC3339), shut.why)
 			list[i] = &short
 		}
+		list = m.overQuota(list, copied, now)
 		lists[class] = attach.Offerings(list, m.book.drivers, m.book.known)
 	}
 	m.cache.offerings = lists
 	return lists
+}
+
+// overQuota closes the offerings of quotas that were used up. copied says whether the list may be written to.
+func (m *Mirror) overQuota(list []*model.Offering, copied bool, now time.Time) []*model.Offering {
+	used := map[string]string{}
+	for key, h := range m.history {
+		if strings.HasPrefix(key, model.QuotaPrefix) && h.Until.After(now) {
+			used[key] = fmt.Sprintf("the account's %s is used up, not asked again until %s: %s", key, h.Until.UTC().Format(time.RFC3339), h.Why)
+		}
+	}
+	if len(used) == 0 {
+		return list
+	}
+	for i, o := range list {
+		why := used[model.QuotaKey(o.Type.Name, o.CapacityType)]
+		if why == "" || !o.Available {
+			continue
+		}
+		if !copied {
+			list, copied = slices.Clone(list), true
+		}
+		over := *o
+		over.Available, over.Unavailable = false, why
+		list[i] = &over
+	}
+	return list
 }
 
 func (m *Mirror) poolList() []*model.Pool {

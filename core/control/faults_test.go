@@ -110,7 +110,7 @@ func TestErrorsThatAreNoShortage(t *testing.T) {
 	}{
 		{cloud.Throttled, "RequestLimitExceeded", 1},
 		{cloud.Internal, "InternalError", 1},
-		{cloud.Quota, "VcpuLimitExceeded", 4},
+		{cloud.Quota, "MaxFleetCountExceeded", 4},
 		{cloud.Auth, "UnauthorizedOperation", 4},
 		{cloud.Template, "InvalidAMIID.NotFound", 4},
 	} {

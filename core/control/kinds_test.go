@@ -36,7 +36,8 @@ func TestWhatEachKindOfErrorLeadsTo(t *testing.T) {
 		{cloud.Shortage, "UnfulfillableCapacity", true, true, model.Spot},
 		{cloud.Quota, "MaxSpotInstanceCountExceeded", true, false, model.OnDemand},
 		{cloud.Auth, "AuthFailure.ServiceLinkedRoleCreationNotPermitted", true, false, model.OnDemand},
-		{cloud.Quota, "VcpuLimitExceeded", false, false, model.Spot},
+		{cloud.Quota, "VcpuLimitExceeded", true, true, model.OnDemand}, // each capacity type has a quota of its own
+		{cloud.Quota, "MaxFleetCountExceeded", false, false, model.Spot},
 		{cloud.Throttled, "RequestLimitExceeded", false, false, model.Spot},
 		{cloud.Auth, "UnauthorizedOperation", false, false, model.Spot},
 		{cloud.Template, "InvalidParameterValue", false, false, model.Spot},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-project/weir/core/cloud"
@@ -199,7 +200,33 @@ func (x *Executor) conclude(l *launch, bought []cloud.Instance, short []cloud.Of
 		}
 		delete(x.probes, k)
 	}
+	for _, k := range slices.Sorted(maps.Keys(got)) {
+		instanceType, _, _ := strings.Cut(k, "/")
+		quota := model.QuotaKey(instanceType, l.capacity)
+		if h := x.health[quota]; h.Limited() && !h.Closed(x.now) && !told[quota] {
+			told[quota] = true // there is room again
+			list = append(list, Shortage{Offering: quota, Bought: true, Got: ledger.RampEnd, Round: h.Round})
+		}
+	}
 	l.taken = nil
+	if len(list) > 0 {
+		x.Short(list, x.now)
+	}
+}
+
+// ofQuota are errors that hold for all types of a quota of the account, in each of its clusters. Quotas of calls and fleets pass by
+// themselves.
+var ofQuota = map[string]bool{"VcpuLimitExceeded": true}
+
+// overQuota remembers that the quotas of offers are used up: other types are outside of them.
+func (x *Executor) overQuota(l *launch, offers []cloud.Offer, message string) {
+	var list []Shortage
+	for _, o := range offers {
+		key := model.QuotaKey(o.InstanceType, l.capacity)
+		if !slices.ContainsFunc(list, func(s Shortage) bool { return s.Offering == key }) {
+			list = append(list, Shortage{Offering: key, Message: cut(message)})
+		}
+	}
 	if len(list) > 0 {
 		x.Short(list, x.now)
 	}

@@ -590,18 +590,23 @@ func (x *Executor) sentLaunch(d SendLaunch, r Result) {
 		x.giveUp(l, r.Err.Error())
 		return
 	}
-	switch kind := cloud.KindOf(r.Err); kind {
-	case cloud.Shortage:
+	switch kind := cloud.KindOf(r.Err); {
+	case known != nil && ofQuota[known.Code]:
+		l.sent = false
+		x.conclude(l, nil, nil, "")
+		x.overQuota(l, l.offers, r.Err.Error())
+		x.giveUp(l, r.Err.Error())
+	case kind == cloud.Shortage:
 		l.sent = false
 		x.conclude(l, nil, l.offers, r.Err.Error())
 		x.giveUp(l, r.Err.Error())
-	case cloud.Quota, cloud.Auth, cloud.Template, cloud.NotFound:
+	case kind == cloud.Quota, kind == cloud.Auth, kind == cloud.Template, kind == cloud.NotFound:
 		// Refused as a whole: nothing was bought, and another request may be right.
 		l.sent = false
 		x.tell(l, codeOf(r.Err), r.Err.Error())
 		x.later(l)
 		x.again(l)
-	case cloud.Token:
+	case kind == cloud.Token:
 		l.state = finding
 		x.later(l)
 	default:
@@ -666,6 +671,13 @@ func (x *Executor) answered(l *launch, a cloud.Answer) {
 	if len(closed) > 0 {
 		x.closeHere(l, closed, message)
 	}
+	var over []cloud.Offer
+	for _, e := range a.Errors {
+		if ofQuota[e.Code] {
+			over = append(over, e.Offer)
+		}
+	}
+	x.overQuota(l, over, message)
 	switch left := x.wanting(l); {
 	case len(left) == 0:
 		l.state = settling
