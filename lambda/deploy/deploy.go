@@ -97,8 +97,10 @@ func (d *deployer) Install(ctx context.Context, p custom.Properties) (custom.Out
 	}
 	r, err := helm.Apply(ctx, chart, release.Options{Values: values(p, ref), Description: description(p), Wait: p.Wait, Timeout: left(ctx)})
 	if err != nil {
-		if why := c.Unready(ctx, p.Namespace, releaseName); why != "" {
-			err = fmt.Errorf("%w; %s", err, why)
+		if p.Wait {
+			if why := c.Unready(ctx, p.Namespace, releaseName); why != "" {
+				err = fmt.Errorf("%w; %s", err, why)
+			}
 		}
 		return o, errors.Join(err, d.tidy(ctx, c, helm, p))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -124,7 +125,13 @@ func withoutSecrets(m map[string]string) map[string]string {
 func TestLife(t *testing.T) {
 	s := newStand(t, "life")
 	f := s.start("300")
-	first := s.properties(nil)
+	// As the stack of infra/cdk has it.
+	onEC2 := func(changes map[string]any) string {
+		v := map[string]any{"cloud": map[string]any{"kind": "aws"}, "config": map[string]any{"region": "eu-west-1"}, "ledger": "dynamodb", "ledgerTable": "weir-demo"}
+		maps.Copy(v, changes)
+		return s.values(v)
+	}
+	first := s.properties(map[string]any{"values": onEC2(nil)})
 	a := f.must(s.event(cfn.RequestCreate, "", first, nil))
 	want := map[string]any{
 		"Release": "weir", "Namespace": "life", "Revision": "1", "ChartVersion": a.Data["ChartVersion"], "Image": "registry.example/weir:v1", "DefinitionsLeftAlone": "",
@@ -137,22 +144,22 @@ func TestLife(t *testing.T) {
 	s.Mapper.Reset()
 	s.Apply(t, "", fmt.Sprintf(hanging, s.ns))
 
-	second := s.properties(map[string]any{"image": "registry.example/weir:v2"})
+	second := s.properties(map[string]any{"image": "registry.example/weir:v2", "values": onEC2(nil)})
 	if a := f.must(s.event(cfn.RequestUpdate, id, second, first)); a.Data["Revision"] != "2" || a.PhysicalResourceID != id {
 		t.Errorf("id %s, attributes %v", a.PhysicalResourceID, a.Data)
 	}
 	good := withoutSecrets(s.objects())
-	if good["Deployment weir"] != "registry.example/weir:v2" || len(good) < 8 {
+	if good["Deployment weir"] != "registry.example/weir:v2" || len(good) < 10 {
 		t.Fatalf("installed are %v", good)
 	}
 
 	// Refused by the schema of the values: nothing happens at all, and going back is an update like others.
-	bad := s.properties(map[string]any{"values": s.values(map[string]any{"replicaCount": 3})})
+	bad := s.properties(map[string]any{"values": onEC2(map[string]any{"replicaCount": 3})})
 	f.mustFail(s.event(cfn.RequestUpdate, id, bad, second), "replicaCount")
 	f.must(s.event(cfn.RequestUpdate, id, second, bad))
 
 	// Refused by the API server, half way through: there is no such namespace.
-	bad = s.properties(map[string]any{"image": "registry.example/weir:v3", "values": s.values(map[string]any{
+	bad = s.properties(map[string]any{"image": "registry.example/weir:v3", "values": onEC2(map[string]any{
 		"karpenterLease": map[string]any{"name": "theirs", "namespace": "is-not-there"}, "interruption": map[string]any{"enabled": true, "group": "team:functions"},
 	})})
 	f.mustFail(s.event(cfn.RequestUpdate, id, bad, second), "is-not-there")

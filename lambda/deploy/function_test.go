@@ -374,6 +374,7 @@ func (f *function) must(event cfn.Event) cfn.Response {
 func (f *function) mustFail(event cfn.Event, reason string) cfn.Response {
 	f.s.t.Helper()
 	a := f.ask(event)
+	f.s.t.Logf("%s: %s", event.RequestType, a.Reason)
 	if a.Status != cfn.StatusFailed || !strings.Contains(a.Reason, reason) {
 		f.s.t.Fatalf("%s: %s, reason %q, expected it to fail and say %q", event.RequestType, a.Status, a.Reason, reason)
 	}
