@@ -25,6 +25,7 @@ type counted struct {
 	total   int
 	lost    int // not usable, or in a command: of this plan or running
 	leaving int // those of lost that will be gone after the first wave
+	coming  int // bought in this wave: they count once they are there
 }
 
 func newAllowances(w *model.World, opts Options) *allowances {
@@ -72,7 +73,7 @@ func (a *allowances) use(p *model.Pool, n int) {
 // launch counts one more node of the pool.
 func (a *allowances) launch(p *model.Pool) {
 	c := a.count[p.Name]
-	c.total++
+	c.coming++
 	a.count[p.Name] = c
 }
 
@@ -87,7 +88,8 @@ func (a *allowances) finish(done map[*model.Pool]int) {
 	for name, c := range a.count {
 		c.total -= c.leaving
 		c.lost -= c.leaving
-		c.leaving = 0
+		c.total += c.coming
+		c.leaving, c.coming = 0, 0
 		a.count[name] = c
 	}
 }
