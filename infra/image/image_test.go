@@ -283,6 +283,7 @@ func TestProgramsStart(t *testing.T) {
 		want         string
 	}{
 		{cfg.Config.Entrypoint[0], "--version", 0, "weir-scaler"},
+		{"/weir-scaler", "ledger", 2, "ls"},             // the verbs on the ledger, for kubectl exec
 		{"/weir-strategy", "--help", 2, "cost-optimal"}, // started by hand it only explains itself
 	} {
 		out, code := start(t, root, cfg.Config.Env, tc.program, tc.arg)
