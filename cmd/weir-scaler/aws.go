@@ -6,10 +6,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -32,6 +34,7 @@ import (
 	"github.com/weir-project/weir/core/cloud/aws/resolve"
 	"github.com/weir-project/weir/core/cloud/aws/sdkconf"
 	"github.com/weir-project/weir/core/cloud/aws/userdata"
+	"github.com/weir-project/weir/core/cloud/aws/zonalshift"
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/kube"
 )
@@ -52,7 +55,7 @@ func openAWS(ctx context.Context, c *config.Config, clients *kube.Clients, serve
 	if err != nil {
 		return nil, usageError{err}
 	}
-	facts, err := clusterFacts(ctx, c, clients, server, settings, log)
+	facts, arn, err := clusterFacts(ctx, c, clients, server, settings, log)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +94,9 @@ func openAWS(ctx context.Context, c *config.Config, clients *kube.Clients, serve
 			var wg sync.WaitGroup
 			wg.Go(func() { keeper.Run(ctx) })
 			wg.Go(func() { collect(ctx, provider, keeper, log) })
+			if arn != "" {
+				wg.Go(func() { followShifts(ctx, arczonalshift.NewFromConfig(settings), arn, provider, log) })
+			}
 			wg.Wait()
 		},
 	}, nil
@@ -132,6 +138,34 @@ func readStock(ctx context.Context, p *aws.Provider, log *zap.Logger) {
 	})
 }
 
+// followShifts keeps what is sold out of zones that the cluster is shifted away from. Without the right to ask it ends.
+func followShifts(ctx context.Context, api zonalshift.ARC, arn string, p *aws.Provider, log *zap.Logger) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var before []string
+	every(ctx, func() time.Duration {
+		away, again, err := zonalshift.Read(ctx, api, arn, time.Now())
+		switch {
+		case ctx.Err() != nil:
+			return zonalshift.Every
+		case again == 0:
+			log.Info("zonal shifts are not followed: the role may not read them", zap.Error(err))
+			p.SetShifted(nil)
+			stop()
+			return zonalshift.EveryOther
+		case err != nil:
+			log.Warn("zonal shifts: what is known stays as it was", zap.Error(err))
+			return again
+		}
+		p.SetShifted(away)
+		if !slices.Equal(away, before) {
+			log.Info("zonal shift", zap.Strings("awayFrom", away))
+			before = away
+		}
+		return again
+	})
+}
+
 // collect deletes launch templates and instance profiles that nobody uses.
 func collect(ctx context.Context, p *aws.Provider, k *classes.Keeper, log *zap.Logger) {
 	every(ctx, func() time.Duration {
@@ -154,7 +188,7 @@ func collect(ctx context.Context, p *aws.Provider, k *classes.Keeper, log *zap.L
 }
 
 // clusterFacts is what user data tells a kubelet: from the configuration, else from EKS, else from the API server's own client.
-func clusterFacts(ctx context.Context, c *config.Config, clients *kube.Clients, server *rest.Config, settings sdk.Config, log *zap.Logger) (userdata.Cluster, error) {
+func clusterFacts(ctx context.Context, c *config.Config, clients *kube.Clients, server *rest.Config, settings sdk.Config, log *zap.Logger) (facts userdata.Cluster, arn string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, factsWithin)
 	defer cancel()
 	out := userdata.Cluster{Name: c.Cluster, Endpoint: c.ClusterEndpoint, CA: c.ClusterCABundle}
@@ -162,6 +196,7 @@ func clusterFacts(ctx context.Context, c *config.Config, clients *kube.Clients, 
 	switch {
 	case err == nil && described.Cluster != nil:
 		x := described.Cluster
+		arn = sdk.ToString(x.Arn)
 		out.Endpoint = cmp.Or(out.Endpoint, sdk.ToString(x.Endpoint))
 		if x.CertificateAuthority != nil {
 			out.CA = cmp.Or(out.CA, sdk.ToString(x.CertificateAuthority.Data))
@@ -170,7 +205,7 @@ func clusterFacts(ctx context.Context, c *config.Config, clients *kube.Clients, 
 			out.ServiceCIDR = cmp.Or(sdk.ToString(n.ServiceIpv4Cidr), sdk.ToString(n.ServiceIpv6Cidr))
 		}
 	case out.Endpoint == "":
-		return out, fmt.Errorf("the cluster's endpoint: none is configured (clusterEndpoint) and EKS does not tell: %w", err)
+		return out, arn, fmt.Errorf("the cluster's endpoint: none is configured (clusterEndpoint) and EKS does not tell: %w", err)
 	default:
 		log.Warn("EKS does not tell of the cluster: classes of AL2023 need its service CIDR and cannot be launched from", zap.Error(err))
 	}
@@ -178,7 +213,7 @@ func clusterFacts(ctx context.Context, c *config.Config, clients *kube.Clients, 
 		out.CA = base64.StdEncoding.EncodeToString(server.CAData)
 	}
 	if out.CA == "" {
-		return out, errors.New("the cluster's certificate: none is configured (clusterCABundle) and neither EKS nor the client's settings tell it")
+		return out, arn, errors.New("the cluster's certificate: none is configured (clusterCABundle) and neither EKS nor the client's settings tell it")
 	}
 	dns, err := clients.Core.CoreV1().Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{})
 	switch {
@@ -186,9 +221,9 @@ func clusterFacts(ctx context.Context, c *config.Config, clients *kube.Clients, 
 	case err == nil:
 		out.DNS = dns.Spec.ClusterIP
 	case !apierrors.IsNotFound(err):
-		return out, fmt.Errorf("service kube-system/kube-dns: %w", err)
+		return out, arn, fmt.Errorf("service kube-system/kube-dns: %w", err)
 	}
-	return out, nil
+	return out, arn, nil
 }
 
 // versions is the API server's version, read again as clusters are upgraded while the scaler runs.

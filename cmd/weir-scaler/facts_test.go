@@ -28,7 +28,7 @@ func TestAddressOfTheClusterDNS(t *testing.T) {
 		dns := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"}, Spec: corev1.ServiceSpec{ClusterIP: ip}}
 		c := &config.Config{Cluster: "c", ClusterEndpoint: "https://x", ClusterCABundle: "Y2E="}
 		settings := sdk.Config{Region: "us-east-1", HTTPClient: unreachable{}, Credentials: sdk.AnonymousCredentials{}, Retryer: func() sdk.Retryer { return sdk.NopRetryer{} }}
-		got, err := clusterFacts(t.Context(), c, &kube.Clients{Core: fake.NewClientset(dns)}, &rest.Config{}, settings, zap.NewNop())
+		got, _, err := clusterFacts(t.Context(), c, &kube.Clients{Core: fake.NewClientset(dns)}, &rest.Config{}, settings, zap.NewNop())
 		if err != nil || got.DNS != want {
 			t.Errorf("service with address %q: DNS %q, want %q, %v", ip, got.DNS, want, err)
 		}

@@ -48,6 +48,7 @@ type Provider struct {
 	table   *catalogue.Table
 	classes map[string]*awsv1.EC2NodeClass
 	types   map[string]map[string]*model.InstanceType // class -> type, as it was offered last
+	away    map[string]bool                           // zones, or their ids, that the cluster is shifted away from
 	shut    map[string]time.Time                      // subnet -> until when it counts as full, whatever is read of it
 	free    map[string]int                            // by id of subnet or reservation, as read last less what was launched since
 }
@@ -122,6 +123,23 @@ func (p *Provider) forget() {
 	}
 	maps.DeleteFunc(p.free, func(id string, _ int) bool { return !named[id] })
 	maps.DeleteFunc(p.shut, func(id string, until time.Time) bool { return !named[id] || !p.cfg.Now().Before(until) })
+}
+
+// SetShifted says which zones, by name or id, the cluster is shifted away from: nothing is sold there.
+func (p *Provider) SetShifted(zones []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = map[string]bool{}
+	for _, z := range zones {
+		p.away[z] = true
+	}
+}
+
+// shifted says whether the cluster is shifted away from an offering's zone.
+func (p *Provider) shifted(o *model.Offering) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.away[o.Zone] || o.ZoneID != "" && p.away[o.ZoneID]
 }
 
 // DropClass forgets a class.
@@ -302,6 +320,8 @@ func (p *Provider) Offerings(ctx context.Context, class *model.NodeClass) ([]*mo
 			o.Available, o.Unavailable = false, "EC2NodeClass "+c.Name+": "+unready
 		case why != "":
 			o.Available, o.Unavailable = false, why
+		case p.shifted(o):
+			o.Available, o.Unavailable = false, "zonal shift: the cluster is shifted away from zone "+o.Zone
 		case o.Available && p.full(c, o.Zone):
 			o.Available, o.Unavailable = false, "no subnet of EC2NodeClass "+c.Name+" in zone "+o.Zone+" has free addresses"
 		}
