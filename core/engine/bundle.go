@@ -186,7 +186,7 @@ func (a *around) bearable(g *group) bool {
 
 // joint is a spec that asks for what both ask; nil where nothing satisfies both.
 func (pr *problem) joint(a, b *spec) *spec {
-	s := &spec{index: len(pr.specs), pod: a.pod, own: a.own}
+	s := &spec{index: len(pr.specs), pod: a.pod, own: a.own, of: []*spec{a, b}}
 	for _, x := range a.terms {
 		for _, y := range b.terms {
 			s.terms = append(s.terms, x.And(y))

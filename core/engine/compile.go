@@ -46,6 +46,7 @@ type spec struct {
 	terms []require.Set   // the same with the places of its volumes and pinned values
 	elig  []eligibility   // by pool index
 	free  *spec           // the same without pinned values; nil where there are none
+	of    []*spec         // the two that it joins, of pods that share a node; nil where it joins none
 }
 
 // eligibility is what of a pool a spec may use.

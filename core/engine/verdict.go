@@ -40,19 +40,32 @@ func (pr *problem) reasons(g *group) []model.Reason {
 // were no others: then it is its neighbours that stand in the way, whatever the pool
 // lacks at the place that they leave.
 func (pr *problem) alone(g *group, p *pool) bool {
-	free := g.spec.free
-	if free == nil && g.per == 1 {
+	if g.spec.free == nil && g.spec.of == nil && g.per == 1 {
 		return false
 	}
-	if free == nil {
-		free = g.spec
+	for _, s := range g.spec.apart() {
+		one := *g
+		one.spec, one.req, one.per = s, g.pods[0].Requests, 1
+		if g.spec.of != nil {
+			one.req = s.pod.Requests
+		}
+		if ofOthers(pr.reason(&one, p)) {
+			return true
+		}
 	}
-	one := *g
-	one.spec, one.req, one.per = free, g.pods[0].Requests, 1
-	for one.spec.free != nil {
-		one.spec = one.spec.free
+	return false
+}
+
+// apart is the specs of the pods themselves: of all that share a unit, without the values
+// that were chosen for them.
+func (s *spec) apart() []*spec {
+	switch {
+	case s.of != nil:
+		return append(s.of[0].apart(), s.of[1].apart()...)
+	case s.free != nil:
+		return s.free.apart()
 	}
-	return ofOthers(pr.reason(&one, p))
+	return []*spec{s}
 }
 
 // ofOthers says whether a reason is that of a pod which could run on a new node of the

@@ -190,10 +190,15 @@ func nodeOf(name string, pool *model.Pool, o *model.Offering, own map[string]str
 	return n
 }
 
+// csiOf is what the driver of a new node reports: as much as nodes of the type reported
+// before, else what the type has.
 func csiOf(name string, o *model.Offering) *storagev1.CSINode {
 	most, ok := attach.Slots(o.Type.Labels)
 	if !ok {
 		most = 25
+	}
+	if n := o.Type.Allocatable.Get(attach.Resource(attach.EBS)); n > 0 {
+		most = min(most, n)
 	}
 	return csiNode(name, int32(most))
 }
@@ -425,8 +430,12 @@ func (c *Cluster) judge(a *Answer, placed []placement) {
 	}
 }
 
-// perPod says whether a reason holds for the pod alone, whatever is around it.
+// perPod says whether a reason holds for the pod alone on some one type, whatever is
+// around it. What a pool asks of all types together, minValues, says nothing of one.
 func perPod(r model.Reason) bool {
+	if strings.HasPrefix(r.Message, "minValues") {
+		return false
+	}
 	switch r.Filter {
 	case model.FilterPool, model.FilterTaints, model.FilterRequirements, model.FilterDaemonSets, model.FilterResources, model.FilterOfferings, model.FilterVolumes:
 		return true
