@@ -73,8 +73,12 @@ func openAWS(ctx context.Context, c *config.Config, clients *kube.Clients, serve
 		Region: c.Region, Cluster: facts, Reservations: c.FeatureGates.ReservedCapacity, Now: time.Now,
 		Catalogue: catalogue.Options{VMMemoryOverheadPercent: &overhead, ReservedENIs: int64(c.Nodes.ReservedENIs), PrefixDelegation: c.Nodes.PrefixDelegation},
 	}, api, prices)
+	var checker classes.Checker
+	if c.Cloud.DryRun {
+		checker = permit.New(api, c.Cluster)
+	}
 	keeper := classes.New(classes.Config{
-		Objects: clients.NodeClasses(), Provider: provider, Checker: permit.New(api, c.Cluster), CA: facts.CA, Now: time.Now,
+		Objects: clients.NodeClasses(), Provider: provider, Checker: checker, CA: facts.CA, Now: time.Now,
 		Resolver: resolve.New(resolve.Config{Cluster: c.Cluster, Region: c.Region, Version: v.get, Reservations: c.FeatureGates.ReservedCapacity, Facts: facts},
 			api, ssm.NewFromConfig(settings), iam.NewFromConfig(settings)),
 		Waits: func(class *awsv1.EC2NodeClass, n int) {

@@ -67,6 +67,7 @@ type Cloud struct {
 	Kind      string `json:"kind"`
 	Address   string `json:"address"`
 	Catalogue string `json:"catalogue"`
+	DryRun    bool   `json:"dryRun"`
 }
 
 // Kinds of Ledger.
@@ -217,7 +218,7 @@ type Health struct {
 func Default() *Config {
 	return &Config{
 		APIVersion: APIVersion, Kind: Kind, Replicas: 1,
-		Cloud:          Cloud{Kind: CloudAWS},
+		Cloud:          Cloud{Kind: CloudAWS, DryRun: true},
 		Ledger:         Ledger{Kind: LedgerBolt, Path: "/var/lib/weir/ledger.db"},
 		StrategyBinary: "weir-strategy",
 		Strategies:     map[string]Strategy{},

@@ -21,6 +21,7 @@ var fieldDocs = map[string]string{
 
 	"cloud.kind":          "`aws`, or `sim`: a simulated EC2",
 	"cloud.address":       "address of the simulated EC2; empty = inside the scaler",
+	"cloud.dryRun":        "classes are tried by dry runs: one that the role may not launch from is not ready",
 	"cloud.catalogue":     "file of instance types and prices instead of the embedded one",
 	"ledger.kind":         "`bolt` (a file, one replica, no Lambda), `dynamodb`, or `none` (Lambda only)",
 	"ledger.path":         "file of the bolt ledger",
