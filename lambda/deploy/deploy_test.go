@@ -314,7 +314,11 @@ func TestMove(t *testing.T) {
 	if o := s.objects(); o["Deployment weir"] == "" {
 		t.Errorf("after going back there are %v", o)
 	}
-	f.must(s.event(cfn.RequestUpdate, id, there("move-to"), here))
+	a := f.must(s.event(cfn.RequestUpdate, id, there("move-to"), here))
+	// Definitions that were applied for the release in another namespace are ours all the same.
+	if left := fmt.Sprint(a.Data["DefinitionsLeftAlone"]); strings.Contains(left, "nodeclaims.karpenter.sh") {
+		t.Errorf("left alone are %s", left)
+	}
 	s.nothing()
 	s.ns = "move-to"
 	if o := s.objects(); o["Deployment weir"] == "" {

@@ -50,6 +50,11 @@ func (c *Cluster) ApplyDefinitions(ctx context.Context, crds *chart.Chart, names
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if rendered[name] == nil {
+			if rendered[name], err = c.fromElsewhere(ctx, crds, name, namespace); err != nil {
+				return leftAlone, fmt.Errorf("custom resource definition %s: %w", name, err)
+			}
+		}
+		if rendered[name] == nil {
 			leftAlone = append(leftAlone, name) // the chart saw that it is another's, or newer
 			continue
 		}
@@ -62,6 +67,25 @@ func (c *Cluster) ApplyDefinitions(ctx context.Context, crds *chart.Chart, names
 		}
 	}
 	return leftAlone, nil
+}
+
+// fromElsewhere gives a definition that was applied here for a release in another
+// namespace, which has moved or gone since: nobody else would ever upgrade it. It is nil
+// for one of somebody else's, and for a newer one.
+func (c *Cluster) fromElsewhere(ctx context.Context, crds *chart.Chart, name, namespace string) (*unstructured.Unstructured, error) {
+	have, err := c.dynamic.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	notes := have.GetAnnotations()
+	byUs := slices.ContainsFunc(have.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == userAgent && f.Operation == metav1.ManagedFieldsOperationApply
+	})
+	if !byUs || notes[annotationRelease] != DefinitionsRelease || notes[annotationNamespace] == namespace {
+		return nil, nil
+	}
+	rendered, err := c.renderDefinitions(crds, notes[annotationNamespace], true)
+	return rendered[name], err
 }
 
 // renderDefinitions gives the definitions by name: all, or those that the chart wants to
