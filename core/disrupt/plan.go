@@ -580,7 +580,7 @@ func (p *planner) waves(allow *allowances, r *replacer) []model.Command {
 		done := map[*model.Pool]int{}
 		commands, over := p.wave(left, wave, allow, done)
 		stuck := len(done) == 0
-		if wave == 1 || len(left) == 0 || stuck {
+		if (wave == 1 || len(left) == 0 || stuck) && !slices.ContainsFunc(commands, movesSpread) {
 			commands = append(commands, r.wave(wave, allow, done)...)
 		}
 		out = append(out, commands...)
@@ -597,6 +597,12 @@ func (p *planner) waves(allow *allowances, r *replacer) []model.Command {
 		return order[out[i].Reason] < order[out[j].Reason]
 	})
 	return out
+}
+
+// movesSpread says whether a command moves pods that are spread: what is bought beside it
+// could open another place for them.
+func movesSpread(c model.Command) bool {
+	return slices.ContainsFunc(c.Moves, func(m model.Move) bool { return spreads(m.Pod) })
 }
 
 // wave is the removals of one wave, and those that its budgets do not allow. done counts

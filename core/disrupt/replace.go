@@ -50,7 +50,7 @@ type line struct {
 	reason model.DisruptionReason
 	cands  []*Candidate
 	size   int  // nodes that are tried together
-	alone  bool // has pods that only move while nothing else does: they ask for others near them, or count over nodes
+	alone  bool // has pods that only move while nothing else does: they ask for others near them, are spread, or there are preferences to keep
 }
 
 // newReplacer takes those of the candidates whose pods found no room on what stays.
@@ -97,7 +97,7 @@ func (r *replacer) line(cands []*Candidate, reason model.DisruptionReason, size 
 	}
 	known := map[key]*line{}
 	for _, c := range cands {
-		k := key{c.Pool, c.Node.CapacityType() == model.Spot, r.p.stays[c.Node].Reason == BlockedUnsupported}
+		k := key{c.Pool, c.Node.CapacityType() == model.Spot, r.p.rooms.around.likes != nil || r.p.stays[c.Node].Reason == BlockedUnsupported || slices.ContainsFunc(r.pods(c), spreads)}
 		l := known[k]
 		if l == nil {
 			l = &line{pool: c.Pool, reason: reason, size: min(size, maxTogether), alone: k.alone}
@@ -146,6 +146,10 @@ func (r *replacer) dear(cands []*Candidate) []*Candidate {
 	})
 	return out
 }
+
+// spreads says whether the pod is spread over something: a new node may open another
+// place for it, and change what is even for all of its kind.
+func spreads(p *model.Pod) bool { return p.Topology != nil && len(p.Topology.Spreads) > 0 }
 
 // stays notes why a node is not replaced, beside why it cannot simply go.
 func (r *replacer) stays(c *Candidate, why *model.Blocked) {

@@ -2,6 +2,8 @@ package disrupt_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,42 +102,68 @@ func volume(z string) func(*model.Pod) {
 	}
 }
 
-// runs has the engine's check replay the moves: a world without the removed nodes, in
-// which the moved pods wait and are placed as planned.
+// runs has the engine's check replay the moves, wave by wave: a world without the removed
+// nodes, in which the pods that move wait and are placed as planned. What earlier waves
+// moved runs where they put it.
 func runs(w *model.World, p *model.Plan) error {
-	after := *w
-	after.Nodes, after.Pods = nil, nil
-	gone, byName := map[string]bool{}, map[string]*model.Node{}
-	q := &model.Plan{}
-	last := map[*model.Pod]string{} // a pod that came to a node moves on when that is replaced in a later wave
+	now := *w
+	now.Nodes, now.Pods = nil, nil
+	for _, n := range w.Nodes {
+		c := *n
+		c.Pods = slices.Clone(n.Pods)
+		now.Nodes = append(now.Nodes, &c)
+	}
+	last := 0
 	for _, c := range p.Commands {
+		last = max(last, c.Wave)
+	}
+	for wave := 1; wave <= last; wave++ {
+		if err := runWave(&now, p, wave); err != nil {
+			return fmt.Errorf("wave %d: the engine's check refuses what it leaves: %w", wave, err)
+		}
+	}
+	return nil
+}
+
+func runWave(now *model.World, p *model.Plan, wave int) error {
+	gone, moved, q := map[string]bool{}, map[string][]*model.Pod{}, &model.Plan{}
+	now.Pods = nil
+	for _, c := range p.Commands {
+		if c.Wave != wave {
+			continue
+		}
 		for _, n := range c.Remove {
 			gone[n.ID()] = true
 		}
 		q.Launch = append(q.Launch, c.Launch...)
 		for _, m := range c.Moves {
-			last[m.Pod] = m.To
+			moved[m.To] = append(moved[m.To], m.Pod)
+			now.Pods = append(now.Pods, m.Pod)
 		}
 	}
-	moved := map[string][]*model.Pod{}
-	for pod, to := range last {
-		moved[to] = append(moved[to], pod)
-		after.Pods = append(after.Pods, pod)
+	now.Nodes = slices.DeleteFunc(now.Nodes, func(n *model.Node) bool { return gone[n.ID()] })
+	for _, n := range now.Nodes {
+		if pods := moved[n.ID()]; len(pods) > 0 {
+			q.Placements = append(q.Placements, model.Placement{Node: n, Pods: pods})
+			delete(moved, n.ID())
+		}
 	}
 	for _, n := range q.Launch {
 		delete(moved, n.Name)
 	}
-	for _, n := range w.Nodes {
-		if !gone[n.ID()] {
-			after.Nodes = append(after.Nodes, n)
-			byName[n.ID()] = n
-		}
+	for name := range moved {
+		return fmt.Errorf("pods move to %s, which there is not", name)
 	}
-	for name, pods := range moved {
-		q.Placements = append(q.Placements, model.Placement{Node: byName[name], Pods: pods})
+	if bad := engine.Check(now, q); len(bad) > 0 {
+		return bad[0]
 	}
-	if bad := engine.Check(&after, q); len(bad) > 0 {
-		return fmt.Errorf("the engine's check refuses the end state: %w", bad[0])
+	for _, pl := range q.Placements {
+		pl.Node.Pods = append(pl.Node.Pods, pl.Pods...)
+	}
+	for _, n := range q.Launch {
+		labels := maps.Clone(n.Labels)
+		labels[model.LabelHostname] = n.Name
+		now.Nodes = append(now.Nodes, &model.Node{Name: n.Name, Labels: labels, Taints: n.Pool.Taints, Ready: true, Pods: n.Pods, Allocatable: n.Offering.Type.Allocatable})
 	}
 	return nil
 }
@@ -175,7 +203,7 @@ func TestEndStatesAreLegal(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := runs(w, p); err != nil {
-				t.Fatal(err)
+				t.Fatalf("waves %t: %v\n%s", waves, err, shown(p))
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package disrupt_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -254,7 +255,9 @@ func verifyBudgets(w *model.World, p *model.Plan) error {
 		for _, c := range p.Commands {
 			for _, n := range c.Launch {
 				if c.Wave == wave {
-					added = append(added, &model.Node{Name: n.Name, Labels: n.Labels, Ready: true, Claim: &model.Claim{Name: n.Name, Pool: n.Pool.Name}})
+					labels := maps.Clone(n.Labels)
+					labels[model.LabelInitialized] = "true"
+					added = append(added, &model.Node{Name: n.Name, Labels: labels, Ready: true, Claim: &model.Claim{Name: n.Name, Pool: n.Pool.Name, Conditions: []model.Condition{{Type: model.CondInitialized, Status: "True"}}}})
 				}
 			}
 		}
