@@ -15,6 +15,7 @@ const (
 	maxTogether = 50   // nodes that one command replaces: they stay or go together
 	maxTries    = 24   // problems that are put to the engine for one wave
 	maxAllTries = 240  // and for all waves of a plan
+	maxRefusals = 3    // of a strategy in a row, of single nodes: those after them save less
 	leastSaving = 0.01 // of the price of what is removed: less is no reason to move anybody
 	spotChoice  = 15   // types that one spot node must leave to the fleet to be replaced by another
 )
@@ -50,6 +51,7 @@ type line struct {
 	reason model.DisruptionReason
 	cands  []*Candidate
 	size   int  // nodes that are tried together
+	no     int  // refusals in a row
 	alone  bool // has pods that only move while nothing else does: they ask for others near them, are spread, or there are preferences to keep
 }
 
@@ -298,14 +300,17 @@ func (r *replacer) advance(l *line, allow *allowances, done map[*model.Pool]int)
 			continue
 		}
 		if why != nil {
-			r.stays(todo[0], why)
+			first := todo[0]
+			r.stays(first, why)
 			l.drop(todo[:1])
+			r.tired(l, first, why)
 			continue
 		}
 		for _, c := range todo[:n] {
 			delete(r.p.stays, c.Node)
 		}
 		l.drop(todo[:n])
+		l.no = 0
 		size = min(2*size, l.size)
 		allow.use(l.pool, n)
 		done[l.pool] += n
@@ -314,6 +319,20 @@ func (r *replacer) advance(l *line, allow *allowances, done map[*model.Pool]int)
 		}
 		out = append(out, *cmd)
 	}
+}
+
+// tired gives up a line whose best nodes the strategy refuses to replace one after the other.
+func (r *replacer) tired(l *line, c *Candidate, why *model.Blocked) {
+	if why.Reason != BlockedStrategy || l.reason == model.Drifted {
+		return
+	}
+	if l.no++; l.no < maxRefusals {
+		return
+	}
+	for _, x := range l.cands {
+		r.stays(x, no(BlockedStrategy, "the strategy refuses to replace nodes that promise more for each pod moved, such as %s", c.Node.ID()))
+	}
+	l.cands = nil
 }
 
 // ready is the nodes of a line that nobody counts on, in order.

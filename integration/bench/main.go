@@ -144,6 +144,8 @@ func (o *benchOptions) questions(part string) []measure.Question {
 				for _, pool := range []string{"cmr", "cmr-on-demand"} {
 					q := measure.Question{Cluster: workload.Cluster{Nodes: o.nodes, Fill: fill, Seed: 11, Hard: hard}, Pool: pool, Runs: o.runs}
 					out = append(out, q)
+					q.AnySaving = true
+					out = append(out, q)
 					if !hard {
 						q.Repack, q.Runs = true, 1
 						out = append(out, q)
@@ -167,8 +169,11 @@ func title(q *measure.Question) string {
 		if q.Cluster.Hard {
 			b.WriteString(", hard")
 		}
-		if q.Repack {
+		switch {
+		case q.Repack:
 			b.WriteString(", packed again")
+		case q.AnySaving:
+			b.WriteString(", floor 0")
 		}
 	case "mixed":
 		fmt.Fprintf(&b, "%d mixed pods", q.Pods)

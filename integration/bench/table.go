@@ -169,7 +169,7 @@ func (r *results) consolidation(b *strings.Builder, rows []row) {
 			again[key(x)] = x.USD
 		}
 	}
-	out := [][]string{{"used", "pods", "to buy", "nodes", "with pods", "after", "USD/h", "after", "packed again", "÷", "bound", "commands", "waves", "load s", "plan s", "CPU s", "heap MB"}}
+	out := [][]string{{"used", "pods", "to buy", "floor", "nodes", "with pods", "after", "USD/h", "after", "packed again", "÷", "bound", "commands", "waves", "load s", "plan s", "CPU s", "heap MB"}}
 	for _, x := range rows {
 		if x.Repack {
 			continue
@@ -180,14 +180,18 @@ func (r *results) consolidation(b *strings.Builder, rows []row) {
 		} else if usd := again[key(x)]; usd > 0 {
 			fresh, ratio = fmt.Sprintf("%.2f", usd), fmt.Sprintf("%.2f", x.USD/usd)
 		}
+		floor := "default"
+		if x.AnySaving {
+			floor = "0"
+		}
 		buy := "spot or on demand"
 		if x.Pool == "cmr-on-demand" {
 			buy = "on demand"
 		}
-		out = append(out, []string{fmt.Sprintf("%.0f%%", 100*x.Cluster.Fill), kind, buy, fmt.Sprint(x.NodesBefore), fmt.Sprint(x.Answer.Pods), fmt.Sprint(x.Nodes), fmt.Sprintf("%.2f", x.USDBefore), fmt.Sprintf("%.2f", x.USD),
+		out = append(out, []string{fmt.Sprintf("%.0f%%", 100*x.Cluster.Fill), kind, buy, floor, fmt.Sprint(x.NodesBefore), fmt.Sprint(x.Answer.Pods), fmt.Sprint(x.Nodes), fmt.Sprintf("%.2f", x.USDBefore), fmt.Sprintf("%.2f", x.USD),
 			fresh, ratio, fmt.Sprintf("%.2f", x.Bound), fmt.Sprint(x.Commands), fmt.Sprint(x.Waves), fmt.Sprintf("%.3f", x.Load), fmt.Sprintf("%.3f", x.Seconds()), fmt.Sprintf("%.3f", x.CPUSeconds()), mega(x.PeakHeap)})
 	}
-	table(b, 3, out)
+	table(b, 4, out)
 	b.WriteString("Karpenter, one decision (at most 101 nodes, then a wait and a second look), measured earlier on clusters of the same kind:\n\n")
 	out = [][]string{{"CPU / memory used", "decision", "nodes", "with pods", "decision s", "heap MB"}}
 	for _, k := range karpenterDecisions {

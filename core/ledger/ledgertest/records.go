@@ -215,8 +215,8 @@ func testRamp(t *testing.T, b Backend) {
 		t.Errorf("%d were taken at once, 2 are allowed", got)
 	}
 	// One comes and one fails: back to one, after a longer wait, and what came late changes nothing.
-	h := settle(second, ledger.Outcome{Took: 1, Round: round, Short: true, Message: "no"})
-	if h = settle(first, ledger.Outcome{Took: 1, Got: 1, Round: round}); !h.ClosedUntil.Equal(now.Add(2*ledger.ShortageFirst)) || h.Shortages != 2 {
+	settle(second, ledger.Outcome{Took: 1, Round: round, Short: true, Message: "no"})
+	if h := settle(first, ledger.Outcome{Took: 1, Got: 1, Round: round}); !h.ClosedUntil.Equal(now.Add(2*ledger.ShortageFirst)) || h.Shortages != 2 {
 		t.Errorf("after the next shortage: %+v", h)
 	}
 	if _, ok := take(second, 1, true); !ok {

@@ -86,7 +86,9 @@ func Run(ctx context.Context, q *Question) (*Answer, error) {
 	a := &Answer{Load: time.Since(began).Seconds()}
 	solve := a.provision
 	if q.Workload == "" && !q.Repack {
-		solve = a.consolidate
+		solve = func(ctx context.Context, in *load.Input, cfg *config.Loaded) error {
+			return a.consolidate(ctx, in, cfg, q)
+		}
 	}
 	if q.Repack {
 		unbind(in)
@@ -179,7 +181,7 @@ func answered(p *model.Prices) []string {
 	return out
 }
 
-func (a *Answer) consolidate(ctx context.Context, in *load.Input, cfg *config.Loaded) error {
+func (a *Answer) consolidate(ctx context.Context, in *load.Input, cfg *config.Loaded, q *Question) error {
 	w := World(in, cfg)
 	host, err := strategies(ctx, cfg)
 	if err != nil {
@@ -191,6 +193,9 @@ func (a *Answer) consolidate(ctx context.Context, in *load.Input, cfg *config.Lo
 		scores, err := host.Score(ctx, w, moves)
 		if err != nil {
 			failed = err
+		}
+		for i := range scores {
+			scores[i].Accept = scores[i].Accept || q.AnySaving
 		}
 		return scores
 	}, disrupt.Options{Waves: true, Bound: true})

@@ -26,15 +26,16 @@ var now = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 
 // Question is one case to measure.
 type Question struct {
-	Workload string // of package workload, or mixed; empty: a running cluster
-	Pods     int    // of mixed
-	Cluster  workload.Cluster
-	Pool     string // manifest of testdata
-	Shift    uint64
-	Daemons  bool   // 200m and 512Mi of daemon pods on every node
-	Runs     int    // how often it is solved
-	Repack   bool   // of a cluster: what all its pods would cost on new nodes
-	Profile  string // file for a CPU profile of the solves, or empty
+	Workload  string // of package workload, or mixed; empty: a running cluster
+	Pods      int    // of mixed
+	Cluster   workload.Cluster
+	Pool      string // manifest of testdata
+	Shift     uint64
+	Daemons   bool   // 200m and 512Mi of daemon pods on every node
+	Runs      int    // how often it is solved
+	AnySaving bool   // of a cluster: every command that saves is taken, as --floor 0 does; else the strategy's floor holds
+	Repack    bool   // of a cluster: what all its pods would cost on new nodes
+	Profile   string // file for a CPU profile of the solves, or empty
 }
 
 // Manifest is a file of manifests by its name without ending: a pool with its node
