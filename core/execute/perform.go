@@ -88,9 +88,11 @@ func value[T any](v T, err error) (any, error) { return v, err }
 // openLaunch renders the request and stores it with the record. The request is
 // answered even where the store is away, since the claim's annotation is the intent then.
 func openLaunch(ctx context.Context, p Ports, d OpenLaunch) (any, error) {
-	a, err := admit(ctx, p, d)
+	asking, done := third(ctx)
+	a, err := admit(asking, p, d)
+	done()
 	switch {
-	case errors.Is(err, ledger.ErrUnavailable): // told below, with the request
+	case errors.Is(err, ledger.ErrUnavailable), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // told below, with the request
 	case err != nil:
 		return nil, err
 	case a.why != "":
@@ -120,6 +122,16 @@ func openLaunch(ctx context.Context, p Ports, d OpenLaunch) (any, error) {
 	}
 	o.Health = a.health
 	return o, err
+}
+
+// third is a context for a third of the time that is left: a store that hangs may not use
+// up what rendering the request needs.
+func third(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(end)/3)
 }
 
 // storeLaunch writes the record of a launch, whose request it answers in any case.
