@@ -323,7 +323,7 @@ func TestLoopDynamoDBAway(t *testing.T) {
 	w := l.web(1)
 	l.run(1, 3*time.Minute)
 	away := server.Order(-1, moto.CutBefore, moto.On("", `"`+table+`"`))
-	l.Deadline = 400 * time.Millisecond // of a test that waits, not of the ledger's; rendering a launch has to fit in on a busy machine
+	l.Deadline = 150 * time.Millisecond // of a test that waits, not of the ledger's; rendering a launch has to fit in on a busy machine
 	from := l.Now()
 	l.Run(30 * time.Second)
 	w.Replicas = 5
