@@ -108,7 +108,7 @@ names the file, the document, the field and what was expected.`,
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err, args) })
 	root.PersistentFlags().StringVar(&c.nowFlag, "now", "", "instant to answer for, RFC 3339; the clock if left out")
-	root.AddCommand(newSimulate(c), newExplain(c), newInterrupt(c), newCatalogue(c), newNodeClass(c), newLedger(c), newVersion(c), newCompletion(c))
+	root.AddCommand(newSimulate(c), newExplain(c), newInterrupt(c), newCatalogue(c), newNodeClass(c), newLedger(c), newStrategy(c), newVersion(c), newCompletion(c))
 	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
 	return root
 }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/report"
+)
+
+const strategyLong = `strategy looks after strategies: the programs that decide which machines are bought and
+which are given back.
+
+Without --kubeconfig or --context a verb answers from files alone. With one of them it asks the
+leading scaler of that cluster.`
+
+// newStrategy is the parent of everything about strategies; each verb has a file of its own.
+func newStrategy(c *common) *cobra.Command {
+	return group("strategy", "List, check, pin, test and swap strategies", strategyLong,
+		newStrategyList(c),
+	)
+}
+
+type strategyListOptions struct {
+	*common
+	output
+	config string
+}
+
+func newStrategyList(c *common) *cobra.Command {
+	o := &strategyListOptions{common: c}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List strategies",
+		Long:  `list lists the built-in strategies and those of the configuration, and where they are bound.`,
+		Example: `  weir strategy list
+  weir strategy list --config weir.yaml -o json`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error { return o.run() },
+	}
+	cmd.Flags().StringVar(&o.config, "config", "", "configuration file of the controller")
+	o.register(cmd)
+	return cmd
+}
+
+// strategyList is the answer of weir strategy list without a cluster.
+type strategyList struct {
+	Kind       string          `json:"kind"`
+	Strategies []strategyEntry `json:"strategies"`
+}
+
+type strategyEntry struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"` // of decision
+	BuiltIn bool   `json:"builtIn"`
+	Bound   bool   `json:"bound"` // decides where a NodePool has no annotation
+	Path    string `json:"path,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+}
+
+func (o *strategyListOptions) run() error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	cfg, err := (&inputs{common: o.common, config: o.config}).configuration()
+	if err != nil {
+		return err
+	}
+	names := config.Builtins()
+	for n, s := range cfg.Strategies {
+		names[n] = s.Kind
+	}
+	l := strategyList{Kind: "StrategyList"}
+	for _, n := range slices.Sorted(maps.Keys(names)) {
+		s := cfg.Strategies[n]
+		l.Strategies = append(l.Strategies, strategyEntry{Name: n, Kind: names[n], BuiltIn: s.Path == "", Path: s.Path, SHA256: s.SHA256,
+			Bound: n == cfg.Bindings.InstanceSelection || n == cfg.Bindings.Consolidation})
+	}
+	return report.Write(o.out, o.format, &l)
+}
+
+// WriteTable shows a line for each strategy.
+func (l *strategyList) WriteTable(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	rows := [][]string{{"NAME", "KIND", "FROM", "BOUND"}}
+	for _, s := range l.Strategies {
+		from, bound := "built in", "-"
+		if !s.BuiltIn {
+			from = s.Path
+		}
+		if s.Bound {
+			bound = "default"
+		}
+		rows = append(rows, []string{s.Name, s.Kind, from, bound})
+	}
+	for _, r := range rows {
+		if _, err := fmt.Fprintln(w, strings.Join(r, "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
