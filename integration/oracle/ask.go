@@ -311,20 +311,31 @@ func (c *Cluster) bindPlanned(ctx context.Context, w *model.World, nodes []*core
 	return c.done(ctx, pods, quietLast)
 }
 
-// crowd is how many of the pods that are there count for a spread of the pod where it is to go, at the most.
+// crowd is by how many the pods that count for a spread of the pod are more where it is to
+// go than where they are fewest, at the most. Where they are many in all does not matter:
+// a pod with one place only has to go before those that are spread over its place and others.
 func crowd(p placement, there []placement, labels map[string]map[string]string) int {
 	if p.pod.Topology == nil {
 		return 0
 	}
 	most := 0
 	for _, s := range p.pod.Topology.Spreads {
-		n := 0
-		for _, q := range there {
-			if labels[q.node][s.Key] == labels[p.node][s.Key] && q.pod.Namespace == p.pod.Namespace && s.Selector.Picks(q.pod) {
-				n++
+		counts := map[string]int{}
+		for _, l := range labels {
+			if v, ok := l[s.Key]; ok {
+				counts[v] += 0
 			}
 		}
-		most = max(most, n)
+		for _, q := range there {
+			if v, ok := labels[q.node][s.Key]; ok && q.pod.Namespace == p.pod.Namespace && s.Selector.Picks(q.pod) {
+				counts[v]++
+			}
+		}
+		fewest := math.MaxInt
+		for _, n := range counts {
+			fewest = min(fewest, n)
+		}
+		most = max(most, counts[labels[p.node][s.Key]]-fewest)
 	}
 	return most
 }
