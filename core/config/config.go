@@ -33,6 +33,7 @@ type Config struct {
 	Interruption Interruption `json:"interruption"`
 
 	StrategyBinary string              `json:"strategyBinary"`
+	StrategyFolder string              `json:"strategyFolder"`
 	Strategies     map[string]Strategy `json:"strategies"`
 	Bindings       Bindings            `json:"bindings"`
 
@@ -53,6 +54,7 @@ type Config struct {
 	Log            Log            `json:"log"`
 	Metrics        Metrics        `json:"metrics"`
 	Health         Health         `json:"health"`
+	Admin          Admin          `json:"admin"`
 	MemoryLimit    int64          `json:"memoryLimit"`
 }
 
@@ -102,6 +104,7 @@ const (
 type Strategy struct {
 	Kind             string         `json:"kind"`
 	Path             string         `json:"path"`
+	Image            string         `json:"image"`
 	SHA256           string         `json:"sha256"`
 	Config           map[string]any `json:"config"`
 	StartTimeout     Duration       `json:"startTimeout"`
@@ -213,6 +216,13 @@ type Health struct {
 	Port int `json:"port"`
 }
 
+// Admin is about the interface for operators of strategies.
+type Admin struct {
+	Enabled   bool   `json:"enabled"`
+	Port      int    `json:"port"`
+	ConfigMap string `json:"configMap"`
+}
+
 // Default is the configuration that holds where nothing else is said. It lacks only
 // the name of the cluster.
 func Default() *Config {
@@ -220,11 +230,11 @@ func Default() *Config {
 		APIVersion: APIVersion, Kind: Kind, Replicas: 1,
 		Cloud:          Cloud{Kind: CloudAWS, DryRun: true},
 		Ledger:         Ledger{Kind: LedgerBolt, Path: "/var/lib/weir/ledger.db"},
-		StrategyBinary: "weir-strategy",
-		Strategies:     map[string]Strategy{},
-		Bindings:       Bindings{InstanceSelection: "cost-optimal", Consolidation: "savings"},
-		Batch:          Batch{Idle: Duration(time.Second), Max: Duration(10 * time.Second)},
-		Planning:       Planning{Budget: Duration(10 * time.Second)},
+		StrategyBinary: "weir-strategy", StrategyFolder: "/var/cache/weir/strategies",
+		Strategies: map[string]Strategy{},
+		Bindings:   Bindings{InstanceSelection: "cost-optimal", Consolidation: "savings"},
+		Batch:      Batch{Idle: Duration(time.Second), Max: Duration(10 * time.Second)},
+		Planning:   Planning{Budget: Duration(10 * time.Second)},
 
 		PreferencePolicy: "Respect", MinValuesPolicy: "Strict",
 		FeatureGates: FeatureGates{ReservedCapacity: true},
@@ -242,6 +252,7 @@ func Default() *Config {
 		Log:     Log{Level: "info", OutputPaths: []string{"stdout"}, ErrorOutputPaths: []string{"stderr"}},
 		Metrics: Metrics{Port: 8080, ClusterGauges: true},
 		Health:  Health{Port: 8081},
+		Admin:   Admin{Port: 8082, ConfigMap: "weir-strategies"},
 
 		MemoryLimit: -1,
 	}

@@ -409,3 +409,41 @@ alternatives: {max: 10}
 		t.Errorf("on EC2 they have an effect, warnings %q", got)
 	}
 }
+
+func TestStrategiesFromElsewhere(t *testing.T) {
+	t.Parallel()
+	sum := strings.Repeat("0a", 32)
+	image := "registry.example/team/carbon@sha256:" + sum
+	base := config.Default()
+	base.Strategies["carbon"] = config.Strategy{Kind: config.InstanceSelection, Path: "/x", SHA256: sum, Isolation: config.IsolationProcess,
+		StartTimeout: config.Duration(time.Second), CallTimeout: config.Duration(time.Second), MemoryLimit: 32 << 20}
+	other := base.Strategies["carbon"]
+	other.Path, other.SHA256, other.Image = "", "", image
+	got, err := base.WithStrategies("ConfigMap a/b", map[string]config.Strategy{"carbon": other})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Strategies["carbon"].Image != image || base.Strategies["carbon"].Image != "" {
+		t.Errorf("got %+v from %+v", got.Strategies, base.Strategies)
+	}
+	other.Image = "registry.example/team/carbon:latest"
+	_, err = base.WithStrategies("ConfigMap a/b", map[string]config.Strategy{"carbon": other})
+	if want := `ConfigMap a/b: strategies.carbon.image: is "registry.example/team/carbon:latest", expected registry/repository@sha256:`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestAdminPort(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"admin: {enabled: true, port: 8080}":                      "admin.port: is 8080, the port of another server as well",
+		"admin: {enabled: true, configMap: Weir}":                 `admin.configMap: is "Weir", expected the name of a ConfigMap`,
+		"admin: {port: -1}":                                       "admin.port: is -1",
+		"admin: {enabled: true, port: 0, configMap: other-names}": "",
+	} {
+		_, err := config.Load(config.Input{Role: config.CLI, File: "weir.yaml", Data: []byte("apiVersion: config.weir.dev/v1alpha1\nkind: ScalerConfiguration\n" + text + "\n")})
+		if want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

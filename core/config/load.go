@@ -90,6 +90,26 @@ func (c *Config) withoutEffect() (out []string) {
 	return out
 }
 
+// WithStrategies is the configuration with other strategies in place of those of these
+// names. The error is an Errors; source names where they come from.
+func (c *Config) WithStrategies(source string, others map[string]Strategy) (*Config, error) {
+	out := *c
+	out.Strategies = maps.Clone(c.Strategies)
+	if out.Strategies == nil {
+		out.Strategies = map[string]Strategy{}
+	}
+	v := &validator{cfg: &out, role: Scaler, origins: map[string]string{}}
+	for name, s := range others {
+		out.Strategies[name] = s
+		v.origins["strategies."+name] = source
+	}
+	v.strategies()
+	if err := v.errs.err(); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
 type validator struct {
 	cfg     *Config
 	role    Role
@@ -130,6 +150,7 @@ var (
 	digest      = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	queueName   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}(\.fifo)?$`)
 	tableName   = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
+	imageRef    = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9._:-]*(/[a-z0-9][a-z0-9._-]*)+@sha256:[0-9a-f]{64}$`)
 	leaseName   = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 )
 
@@ -219,7 +240,7 @@ func (v *validator) strategy(path, name string, s Strategy) {
 	if !leaseName.MatchString(name) {
 		v.fail(path, "a strategy is named with small letters, digits and -")
 	}
-	if s.Kind == "" && isBuiltin && s.Path == "" {
+	if s.Kind == "" && isBuiltin && s.Path == "" && s.Image == "" {
 		s.Kind = builtin
 		v.cfg.Strategies[name] = s
 	}
@@ -229,6 +250,13 @@ func (v *validator) strategy(path, name string, s Strategy) {
 	case s.Isolation == IsolationContainer:
 		if s.Socket == "" {
 			v.fail(path+".socket", "is missing: a strategy in a container is reached over a socket")
+		}
+		if s.Image != "" {
+			v.fail(path+".image", "is set, and isolation is container: the image of a sidecar is named in the pod")
+		}
+	case s.Image != "":
+		if !imageRef.MatchString(s.Image) {
+			v.fail(path+".image", "is %q, expected registry/repository@sha256: and 64 hexadecimal digits: what runs is named by its content", s.Image)
 		}
 	case s.Path == "" && !isBuiltin:
 		v.fail(path+".path", "is missing, and %q is not a built-in (%s)", name, strings.Join(slices.Sorted(maps.Keys(Builtins())), ", "))
@@ -345,13 +373,21 @@ func (v *validator) process() {
 	if c.Kube.Burst < 1 {
 		v.fail("kube.burst", "is %d, expected 1 or more", c.Kube.Burst)
 	}
-	for field, port := range map[string]int{"metrics.port": c.Metrics.Port, "health.port": c.Health.Port} {
+	for field, port := range map[string]int{"metrics.port": c.Metrics.Port, "health.port": c.Health.Port, "admin.port": c.Admin.Port} {
 		if port < 0 || port > 65535 {
 			v.fail(field, "is %d, expected 0 (any free port) to 65535", port)
 		}
 	}
 	if c.Metrics.Port == c.Health.Port && c.Metrics.Port != 0 {
 		v.fail("health.port", "is %d, the port of the metrics as well", c.Health.Port)
+	}
+	if c.Admin.Enabled {
+		if p := c.Admin.Port; p != 0 && (p == c.Metrics.Port || p == c.Health.Port) {
+			v.fail("admin.port", "is %d, the port of another server as well", p)
+		}
+		if !leaseName.MatchString(c.Admin.ConfigMap) {
+			v.fail("admin.configMap", "is %q, expected the name of a ConfigMap", c.Admin.ConfigMap)
+		}
 	}
 	slices.SortStableFunc(v.errs, func(a, b Error) int { return strings.Compare(a.Field, b.Field) })
 }

@@ -30,9 +30,11 @@ var fieldDocs = map[string]string{
 	"interruption.queue":  "name of an SQS queue of interruption events, such as Karpenter's, that the leader polls; empty = none. Nothing else may read it",
 
 	"strategyBinary":                       "program that runs the built-in strategies",
+	"strategyFolder":                       "folder for the programs of strategies that are fetched as images",
 	"strategies.<name>.kind":               "`instance-selection` or `consolidation`",
-	"strategies.<name>.path":               "program; empty = the built-in of that name",
-	"strategies.<name>.sha256":             "SHA-256 of the program, required for any that is not built in",
+	"strategies.<name>.path":               "program; empty = the built-in of that name. With `image`, the program in it; empty = the image's entry point, or its only file",
+	"strategies.<name>.image":              "OCI artifact or image with the program, by digest: `registry/repository@sha256:…`; fetched by the scaler, again and again until it comes",
+	"strategies.<name>.sha256":             "SHA-256 of the program, required for any that is not built in and has no `image`, whose digest says as much",
 	"strategies.<name>.config":             "handed to the strategy as JSON",
 	"strategies.<name>.startTimeout":       "how long it may take to start",
 	"strategies.<name>.callTimeout":        "how long one answer may take; then the built-in answers",
@@ -88,6 +90,9 @@ var fieldDocs = map[string]string{
 	"metrics.clusterGauges":             "gauges per pod, node and pool",
 	"metrics.profiling":                 "`/debug/pprof` on the metrics port",
 	"health.port":                       "port of `/healthz` and `/readyz`; 0 = any free one",
+	"admin.enabled":                     "serve what `weir strategy` asks, on the loopback address alone: it is reached by port-forward",
+	"admin.port":                        "its port; 0 = any free one",
+	"admin.configMap":                   "ConfigMap with the strategies that were swapped by command, in the namespace of the lease; what runs is told in the one of this name and `-status`",
 	"memoryLimit":                       "bytes that the process may use; -1 = not told",
 }
 

@@ -82,6 +82,7 @@ func Settings() []Setting {
 		inverse("disable-cluster-state-observability", "DISABLE_CLUSTER_STATE_OBSERVABILITY", "metrics.clusterGauges"),
 		at("enable-profiling", "ENABLE_PROFILING", "metrics.profiling", ""),
 		at("health-probe-port", "HEALTH_PROBE_PORT", "health.port", ""),
+		at("admin-port", "WEIR_ADMIN_PORT", "admin.port", ""),
 		at("memory-limit", "MEMORY_LIMIT", "memoryLimit", ""),
 	}
 	for _, x := range [][3]string{
