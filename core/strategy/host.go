@@ -146,7 +146,7 @@ func (h *Host) settle(gen *generation) {
 // waitsFor is the name of a strategy that does not serve, empty if all do.
 func (g *generation) waitsFor() string {
 	for _, name := range sortedNames(g.slots) {
-		if !g.slots[name].snapshot().serving() {
+		if !g.slots[name].state().serving() {
 			return name
 		}
 	}
@@ -229,7 +229,9 @@ func (h *Host) Status() []Status {
 	defer h.mu.RUnlock()
 	var out []Status
 	for _, name := range sortedNames(h.current.slots) {
-		out = append(out, h.current.slots[name].snapshot())
+		st := h.current.slots[name].snapshot()
+		st.Role = Serving
+		out = append(out, st)
 	}
 	if h.next == nil {
 		return out
@@ -351,28 +353,24 @@ func (h *Host) Price(ctx context.Context, w *model.World) (*model.Prices, error)
 
 // priceGroup answers one entry per pool, or none if nobody could.
 func (h *Host) priceGroup(ctx context.Context, m *market, w *model.World, g *group) []model.PoolPrices {
-	var prices []model.PoolPrices
 	req := m.priceRequest(w, g.pools)
+	var answer *sdk.PriceAnswer
 	use := func(ans *sdk.PriceAnswer, err error) error {
-		if err != nil {
-			return err
-		}
-		prices = make([]model.PoolPrices, len(req.Pools))
-		for i := range req.Pools {
-			prices[i] = m.poolPrices(w, g.name, &req.Pools[i], &ans.Pools[i])
-		}
-		return nil
+		answer = ans
+		return err
 	}
-	who, out := h.answer(ctx, sdk.InstanceSelection, g,
-		func(ctx context.Context, in *instance) error {
+	who, out := h.answer(ctx, g, &question{kind: sdk.InstanceSelection, level: LevelPrice, input: req, answer: func() any { return answer },
+		remote: func(ctx context.Context, in *instance) error {
 			m.hash()
 			return use(in.price(ctx, req))
 		},
-		func(ctx context.Context, s sdk.Strategy) error { return use(localPrice(ctx, s, req)) })
+		local: func(ctx context.Context, s sdk.Strategy) error { return use(localPrice(ctx, s, req)) }})
 	if who == "" {
 		return nil
 	}
-	for i := range prices {
+	prices := make([]model.PoolPrices, len(req.Pools))
+	for i := range req.Pools {
+		prices[i] = m.poolPrices(w, g.name, &req.Pools[i], &answer.Pools[i])
 		prices[i].Strategy, prices[i].Outcome = who, string(out)
 	}
 	return prices
@@ -432,12 +430,12 @@ func (h *Host) scoreChunk(ctx context.Context, m *market, w *model.World, g *gro
 		ans = a
 		return err
 	}
-	who, _ := h.ask(ctx, sdk.Consolidation, g,
-		func(ctx context.Context, in *instance) error {
+	who, _ := h.ask(ctx, g, &question{kind: sdk.Consolidation, level: LevelScore, input: req, answer: func() any { return ans },
+		remote: func(ctx context.Context, in *instance) error {
 			m.hash()
 			return use(in.score(ctx, req))
 		},
-		func(ctx context.Context, s sdk.Strategy) error { return use(localScore(ctx, s, req)) })
+		local: func(ctx context.Context, s sdk.Strategy) error { return use(localScore(ctx, s, req)) }})
 	if who == "" {
 		return
 	}
@@ -455,30 +453,33 @@ func (g *group) leave() {
 }
 
 // answer is ask for a group that makes one call.
-func (h *Host) answer(ctx context.Context, kind sdk.Kind, g *group, remote func(context.Context, *instance) error, local func(context.Context, sdk.Strategy) error) (string, Outcome) {
+func (h *Host) answer(ctx context.Context, g *group, q *question) (string, Outcome) {
 	defer g.leave()
-	return h.ask(ctx, kind, g, remote, local)
+	return h.ask(ctx, g, q)
 }
 
-// ask lets the group's strategy answer and, if it does not answer well, the built-in.
-// It answers the name and version of who answered, empty if nobody did, and how the
-// strategy itself did.
-func (h *Host) ask(ctx context.Context, kind sdk.Kind, g *group, remote func(context.Context, *instance) error, local func(context.Context, sdk.Strategy) error) (string, Outcome) {
+// ask lets the group's strategy answer and, if it does not answer well, whoever is on
+// the next rung of the ladder. It answers the name and version of who answered, empty
+// if nobody did, and how the strategy itself did.
+func (h *Host) ask(ctx context.Context, g *group, q *question) (string, Outcome) {
 	began := time.Now()
-	call := Call{Strategy: g.name, Kind: kind, Outcome: Refused, Err: fmt.Errorf("no strategy %q is configured", g.name)}
+	call := Call{Strategy: g.name, Kind: q.kind, Level: q.level, Rung: ByStrategy, Outcome: Refused, Err: fmt.Errorf("no strategy %q is configured", g.name)}
 	for _, p := range g.pools {
 		call.Pools = append(call.Pools, p.Name)
 	}
 	if g.slot != nil {
-		call.Version, call.Outcome, call.Err = g.slot.ask(ctx, kind, remote, local)
+		call.Version, call.Outcome, call.Err = g.slot.ask(ctx, q)
 	}
 	call.Took = time.Since(began)
 	who := g.name + " " + call.Version
 	if call.Outcome != OK {
-		who = h.fallBack(kind, g, local)
+		who, call.Rung = h.fallBack(g, q)
 		call.Fallback = who
-		h.opts.Log.Named("strategy").Warn("strategy did not answer, built-in did", zap.String("strategy", g.name), zap.String("kind", string(kind)),
-			zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.String("fallback", who))
+		h.opts.Log.Named("strategy").Warn("strategy did not answer, another did", zap.String("strategy", g.name), zap.String("kind", string(q.kind)),
+			zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.String("fallback", who), zap.String("rung", string(call.Rung)))
+	}
+	if g.slot != nil {
+		g.slot.count(call)
 	}
 	h.opts.OnCall(call)
 	return who, call.Outcome
@@ -486,23 +487,23 @@ func (h *Host) ask(ctx context.Context, kind sdk.Kind, g *group, remote func(con
 
 // fallBack lets the built-in answer, whose name and version it answers. It does not
 // listen to the caller's context: built-ins do not block, and there must be an answer.
-func (h *Host) fallBack(kind sdk.Kind, g *group, local func(context.Context, sdk.Strategy) error) string {
+func (h *Host) fallBack(g *group, q *question) (string, Rung) {
 	var strategy sdk.Strategy
 	if g.slot != nil {
-		strategy = g.slot.fallback[kind]
+		strategy = g.slot.fallback[q.kind]
 	} else {
 		bare := &slot{}
 		if err := bare.makeFallback(); err != nil {
-			return ""
+			return "", ByNobody
 		}
-		strategy = bare.fallback[kind]
+		strategy = bare.fallback[q.kind]
 	}
 	d := strategy.Describe()
-	if err := guarded(func() error { return local(context.Background(), strategy) }); err != nil {
+	if err := guarded(func() error { return q.local(context.Background(), strategy) }); err != nil {
 		h.opts.Log.Named("strategy").Error("built-in strategy did not answer", zap.String("strategy", d.Name), zap.Error(err))
-		return ""
+		return "", ByNobody
 	}
-	return d.Name + " " + d.Version
+	return d.Name + " " + d.Version, ByBuiltin
 }
 
 // inParallel calls f for 0 to n-1 and returns when all have returned.

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-project/weir/plugins/sdk"
 )
 
-// Outcome says how a strategy answered. Everything but OK means that the built-in
-// answered in its place.
+// Outcome says how a strategy answered. Everything but OK means that its last good
+// version or the built-in answered in its place.
 type Outcome string
 
 // The outcomes.
@@ -31,11 +31,35 @@ type Call struct {
 	Strategy string // name in the configuration
 	Version  string // of the strategy that was asked, empty if none could be
 	Kind     sdk.Kind
+	Level    string // price, score, plan or propose
 	Pools    []string
 	Outcome  Outcome
 	Err      error         // why, for every outcome but OK
-	Fallback string        // name and version of the built-in that answered, empty for OK
+	Fallback string        // name and version of who answered in its place, empty for OK
+	Rung     Rung          // who answered
 	Took     time.Duration // of the strategy's part, fallback excluded
+}
+
+// question is one call of some kind and level. remote puts it to a process, local to a
+// strategy in this process; both check the answer and keep it, and what is kept last
+// is used.
+type question struct {
+	kind   sdk.Kind
+	level  string
+	serves func(*sdk.Manifest) bool // whether a process serves the level; nil = as its manifest says of the kind
+	remote func(context.Context, *instance) error
+	local  func(context.Context, sdk.Strategy) error
+	// input is the request, with its catalogue, and answer what was kept, both for
+	// records and without a need to be changed ever again; nil = nothing to record.
+	input  any
+	answer func() any
+}
+
+func (q *question) served(m *sdk.Manifest) bool {
+	if q.serves != nil {
+		return q.serves(m)
+	}
+	return m.Serves(q.kind)
 }
 
 // errEmpty and friends tell judge how an answer failed.
@@ -90,3 +114,9 @@ func outcome(err error, dead bool) Outcome {
 func invalid(format string, args ...any) error {
 	return &sdk.AnswerError{Err: fmt.Errorf(format, args...)}
 }
+
+// Levels of calls.
+const (
+	LevelPrice = "price"
+	LevelScore = "score"
+)

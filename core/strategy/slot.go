@@ -38,7 +38,24 @@ type Status struct {
 	Failures   int // in a row
 	LastError  string
 	Pending    bool // of a configuration that is not in service yet
+	Role       Role
+	Counts
+	// Trial tells about the probation that the strategy is on or has passed, RolledBack
+	// that another one was tried in its place; Shadow what it would do. Nil = no such thing.
+	Trial      *TrialStatus
+	RolledBack *RollBack
+	Shadow     *ShadowStatus
 }
+
+// Role of a strategy that the host holds.
+type Role string
+
+// The roles.
+const (
+	Serving  Role = "serving"   // answers where it is bound
+	Shadow   Role = "shadow"    // sees every problem and never acts
+	LastGood Role = "last-good" // answers where the version after it does not
+)
 
 // maxLate calls in a row without an answer, and the process is taken for hung.
 const maxLate = 3
@@ -63,6 +80,7 @@ type slot struct {
 	late   int       // calls in a row without an answer
 	calls  int       // under way
 	idle   chan struct{}
+	tally  tally
 }
 
 // newSlot makes a slot and starts its process in the background. It is an error if a
@@ -169,7 +187,7 @@ func (s *slot) run(ctx context.Context) {
 func (s *slot) serve(ctx context.Context, img **image, began *time.Time) error {
 	*began = time.Time{}
 	if *img == nil {
-		opened, err := s.images.open(s.spec.Path, s.spec.SHA256)
+		opened, err := s.open(ctx)
 		if err != nil {
 			return err
 		}
@@ -230,7 +248,7 @@ func (s *slot) put(inst *instance) {
 func (s *slot) set(change func(*Status)) {
 	s.mu.Lock()
 	change(&s.status)
-	st := s.status
+	st := s.read()
 	s.mu.Unlock()
 	s.opts.OnState(st)
 	s.changed()
@@ -239,11 +257,31 @@ func (s *slot) set(change func(*Status)) {
 func (s *slot) snapshot() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.status
+	return s.read()
+}
+
+// read is the status with its counts. The caller holds mu.
+func (s *slot) read() Status {
+	st := s.status
+	st.Counts = s.tally.read()
+	return st
+}
+
+// state is the state alone.
+func (s *slot) state() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status.State
+}
+
+func (s *slot) count(c Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.add(c, time.Now())
 }
 
 // serving says whether the slot answers by itself.
-func (st Status) serving() bool { return st.State == Ready || st.State == InProcess }
+func (st State) serving() bool { return st == Ready || st == InProcess }
 
 // enter counts a call; leave ends it.
 func (s *slot) enter() {
@@ -279,7 +317,7 @@ func (s *slot) retire() {
 
 // ask lets the strategy answer: its process, or itself where it is in process. It
 // answers the version that was asked and how it went.
-func (s *slot) ask(ctx context.Context, kind sdk.Kind, remote func(context.Context, *instance) error, local func(context.Context, sdk.Strategy) error) (string, Outcome, error) {
+func (s *slot) ask(ctx context.Context, q *question) (string, Outcome, error) {
 	timeout := s.spec.CallTimeout
 	if timeout == 0 {
 		timeout = s.opts.CallTimeout
@@ -287,7 +325,7 @@ func (s *slot) ask(ctx context.Context, kind sdk.Kind, remote func(context.Conte
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if s.local != nil {
-		err := guarded(func() error { return local(ctx, s.local) })
+		err := guarded(func() error { return q.local(ctx, s.local) })
 		return s.local.Describe().Version, outcome(err, false), err
 	}
 	s.mu.Lock()
@@ -301,11 +339,11 @@ func (s *slot) ask(ctx context.Context, kind sdk.Kind, remote func(context.Conte
 		return st.Version, Dead, err
 	}
 	version := inst.manifest.Version
-	if !inst.manifest.Serves(kind) {
-		err := &refusal{fmt.Sprintf("%s does not serve %s", inst.manifest.Name, kind)}
+	if !q.served(inst.manifest) {
+		err := &refusal{fmt.Sprintf("%s does not serve %s at level %s", inst.manifest.Name, q.kind, q.level)}
 		return version, Refused, err
 	}
-	err := remote(ctx, inst)
+	err := q.remote(ctx, inst)
 	out := outcome(err, isClosed(inst.ended()))
 	s.countLate(inst, out)
 	return version, out, err
