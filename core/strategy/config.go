@@ -28,6 +28,9 @@ type Spec struct {
 	Name string
 	// Path of the executable, absolute. Empty: the built-in of this name, in process.
 	Path string
+	// Image names where the executable comes from, by digest; with it Path is where it
+	// is put, and Program names it in the image: empty = the entry point, or the only file.
+	Image, Program string
 	// Args of the executable.
 	Args []string
 	// SHA256 of the executable in hex. Empty: whatever is there when the strategy is
@@ -70,6 +73,8 @@ type Options struct {
 	BreakFor   time.Duration
 	// Steady is how long a process must live for its failures to be forgotten; 60 s.
 	Steady time.Duration
+	// Artifacts fetches executables that are named by image; nil = there are none.
+	Artifacts Artifacts
 	// OnCall hears of every call, OnState of every change of a strategy's state. Both
 	// are called from several goroutines and must not block.
 	OnCall  func(Call)
@@ -165,5 +170,5 @@ func (s Spec) check() error {
 
 // key is equal for specs that the same process can serve.
 func (s Spec) key() string {
-	return fmt.Sprintf("%q %q %q %q %q %q %d %d %d", s.Name, s.Path, s.Args, strings.ToLower(s.SHA256), s.Env, s.Config, s.CallTimeout, s.StartTimeout, s.MemoryLimit)
+	return fmt.Sprintf("%q %q %q %q %q %q %q %q %d %d %d", s.Name, s.Path, s.Image, s.Program, s.Args, strings.ToLower(s.SHA256), s.Env, s.Config, s.CallTimeout, s.StartTimeout, s.MemoryLimit)
 }

@@ -31,7 +31,7 @@ func FromConfig(c *config.Config) (Config, error) {
 			errs = append(errs, fmt.Errorf("strategy %q is bound and neither configured nor built in", name))
 			continue
 		}
-		spec, err := fromStrategy(name, s, c.StrategyBinary)
+		spec, err := fromStrategy(name, s, c)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("strategies.%s: %w", name, err))
 			continue
@@ -41,7 +41,7 @@ func FromConfig(c *config.Config) (Config, error) {
 	return out, errors.Join(errs...)
 }
 
-func fromStrategy(name string, s config.Strategy, binary string) (Spec, error) {
+func fromStrategy(name string, s config.Strategy, c *config.Config) (Spec, error) {
 	spec := Spec{Name: name, Path: s.Path, SHA256: s.SHA256, Env: s.Env, MemoryLimit: s.MemoryLimit,
 		CallTimeout: time.Duration(s.CallTimeout), StartTimeout: time.Duration(s.StartTimeout)}
 	if len(s.Config) > 0 {
@@ -54,13 +54,16 @@ func fromStrategy(name string, s config.Strategy, binary string) (Spec, error) {
 	switch {
 	case s.Isolation == config.IsolationContainer:
 		return Spec{}, errors.New("isolation: container is not served by this version, process is")
-	case s.Path != "" && !s.AllowUnsandboxed:
+	case (s.Path != "" || s.Image != "") && !s.AllowUnsandboxed:
 		return Spec{}, errors.New("is not built in and would run without a sandbox, which this version does not have: " +
 			"allowUnsandboxed: true lets it run as a process with our user's rights")
+	case s.Image != "":
+		spec.Image, spec.Program = s.Image, s.Path
+		spec.Path = ArtifactPath(c.StrategyFolder, s.Image, s.Path)
 	case s.Path == "" && !builtin.Has(name):
 		return Spec{}, errors.New("path: is missing")
 	case s.Path == "":
-		path, err := findBinary(binary)
+		path, err := findBinary(c.StrategyBinary)
 		if err != nil {
 			return Spec{}, err
 		}
