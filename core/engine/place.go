@@ -24,6 +24,10 @@ type Result struct {
 	// that was chosen for the sake of a spread: Bound is then not proven by it.
 	tied bool
 	cut  bool // the time ended before all pods were looked at
+
+	// guests are pods without a place that were to share a node with one they must be near
+	// and that does not need them.
+	guests map[*model.Pod]bool
 }
 
 // Place finds a place for every waiting pod of the world that can have one: on
@@ -84,6 +88,30 @@ func placeAll(w *model.World, prices *model.Prices, waiting []*model.Pod, ranked
 		if attempt == maxReplans {
 			break
 		}
+	}
+	return withoutGuests(w, prices, waiting, out, ranked, r)
+}
+
+// withoutGuests plans once more without the pods that found no place together with those
+// they must be near: the others can do without them. out is the verdicts of pods that are
+// left out already.
+func withoutGuests(w *model.World, prices *model.Prices, waiting []*model.Pod, out []model.Verdict, ranked bool, r *Result) *Result {
+	if len(r.guests) == 0 || !w.Budget.MayPlace() {
+		return r
+	}
+	kept, gone := slices.Clone(out), map[*model.Pod]bool{}
+	for _, v := range out {
+		gone[v.Pod] = true
+	}
+	for _, v := range r.Unplaced {
+		if r.guests[v.Pod] {
+			kept, gone[v.Pod] = append(kept, v), true
+		}
+	}
+	pods := slices.DeleteFunc(slices.Clone(waiting), func(p *model.Pod) bool { return gone[p] })
+	alone, misfits := pass(w, prices, pods, kept, ranked, r.New)
+	if len(misfits) == 0 && len(alone.Unplaced) < len(r.Unplaced) {
+		return alone
 	}
 	return r
 }
@@ -154,8 +182,14 @@ func pass(w *model.World, prices *model.Prices, pods []*model.Pod, kept []model.
 			if g.why != nil {
 				reasons = pr.because(g, *g.why)
 			}
-			for _, p := range g.pods[next[i]:] {
+			for k, p := range g.pods[next[i]:] {
 				res.Unplaced = append(res.Unplaced, model.Verdict{Pod: p, Reasons: reasons})
+				if g.spec.of != nil && (next[i]+k)%g.per > 0 { // the first of a unit is the host
+					if res.guests == nil {
+						res.guests = map[*model.Pod]bool{}
+					}
+					res.guests[p] = true
+				}
 			}
 		}
 	}
