@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/plugins/builtin"
+	"github.com/weir-project/weir/plugins/sdk"
 )
 
 // Config says which strategies there are and where they are bound.
@@ -20,6 +23,22 @@ type Config struct {
 	Strategies        []Spec
 	InstanceSelection string // name bound where a pool has no annotation; empty = cost-optimal
 	Consolidation     string // likewise; empty = savings
+	// Shadow names strategies that see every problem and never act.
+	Shadow []string
+	Swap   SwapRules
+}
+
+// bound is the name that is bound for a kind where a pool has no annotation.
+func (c Config) bound(kind sdk.Kind) string {
+	if kind == sdk.Consolidation {
+		return c.Consolidation
+	}
+	return c.InstanceSelection
+}
+
+// onlyShadow says whether a strategy is a shadow and not bound.
+func (c Config) onlyShadow(name string) bool {
+	return slices.Contains(c.Shadow, name) && name != c.InstanceSelection && name != c.Consolidation
 }
 
 // Spec is one strategy.
@@ -75,6 +94,13 @@ type Options struct {
 	Steady time.Duration
 	// Artifacts fetches executables that are named by image; nil = there are none.
 	Artifacts Artifacts
+	// Records says where calls and comparisons are recorded; without a folder nothing is.
+	Records RecordOptions
+	// Cost is what the plan for the waiting pods of a world costs with some prices. It
+	// compares strategies on probation with those before them, and shadows with those that
+	// act, after the plan was made and on a goroutine of its own; the world may not be changed.
+	// Nil = plans are not compared.
+	Cost func(ctx context.Context, w *model.World, prices *model.Prices) (PlanCost, error)
 	// OnCall hears of every call, OnState of every change of a strategy's state. Both
 	// are called from several goroutines and must not block.
 	OnCall  func(Call)
@@ -138,15 +164,18 @@ func (c Config) complete() (Config, error) {
 			errs = append(errs, fmt.Errorf("%s (%s): %w", field, s.Name, err))
 		}
 	}
-	for _, name := range []string{c.InstanceSelection, c.Consolidation} {
+	for _, name := range append([]string{c.InstanceSelection, c.Consolidation}, c.Shadow...) {
 		switch {
 		case seen[name]:
 		case builtin.Has(name):
 			c.Strategies = append(c.Strategies, Spec{Name: name})
 			seen[name] = true
 		default:
-			errs = append(errs, fmt.Errorf("strategy %q is bound and neither configured nor built in (%s)", name, strings.Join(builtin.Names(), ", ")))
+			errs = append(errs, fmt.Errorf("strategy %q is bound, or a shadow, and neither configured nor built in (%s)", name, strings.Join(builtin.Names(), ", ")))
 		}
+	}
+	if err := c.Swap.check(); err != nil {
+		errs = append(errs, fmt.Errorf("swap: %w", err))
 	}
 	return c, errors.Join(errs...)
 }

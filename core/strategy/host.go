@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -19,7 +18,10 @@ import (
 type Host struct {
 	opts   Options
 	images images
-	work   sync.WaitGroup // settling and retiring
+	recent recent
+	writer *recorder      // nil = nothing is recorded
+	behind *background    // comparisons of plans
+	work   sync.WaitGroup // settling, retiring, and what runs behind calls
 
 	mu      sync.RWMutex  // guards what follows
 	current *generation   // in service
@@ -28,26 +30,39 @@ type Host struct {
 	closed  bool
 	market  *market          // of the last call
 	extra   map[string]*slot // built-ins in process that annotations name and the configuration does not
+	rolled  []*rolledBack    // what was tried and taken out of service again
+	desired Config           // as it was applied last
 }
 
 // generation is a configuration with its strategies.
 type generation struct {
 	config Config
 	slots  map[string]*slot // by name
+	trials []*trial
+	// shadows see every problem; their slots are among the others.
+	shadows []*shadow
 }
 
 // New makes a host with its first configuration, which is in service at once:
 // processes start in the background, and built-ins answer until they are ready.
 func New(config Config, opts Options) (*Host, error) {
 	h := &Host{opts: opts.withDefaults(), changed: make(chan struct{}), extra: map[string]*slot{}}
+	h.behind = newBackground(maxBehind, &h.work)
+	if h.opts.Records.Folder != "" {
+		h.writer = newRecorder(h.opts.Records, h.opts.Log)
+	}
 	for _, name := range builtin.Names() {
-		s, err := newSlot(Spec{Name: name}, &h.opts, &h.images, h.stateChanged)
+		s, err := newSlot(Spec{Name: name}, &h.opts, &h.images, h)
 		if err != nil {
+			h.behind.end()
+			h.writer.end()
 			return nil, err
 		}
 		h.extra[name] = s
 	}
 	if err := h.Apply(config); err != nil {
+		h.behind.end()
+		h.writer.end()
 		return nil, err
 	}
 	return h, nil
@@ -71,8 +86,10 @@ func (h *Host) Apply(config Config) error {
 		return err
 	}
 	superseded := h.next
+	h.forget(config)
 	if h.current == nil {
 		h.current = gen
+		h.watch(gen, nil)
 	} else {
 		h.next = gen
 		h.work.Add(1)
@@ -89,11 +106,16 @@ func (h *Host) build(config Config) (*generation, error) {
 	gen := &generation{config: config, slots: map[string]*slot{}}
 	var made []*slot
 	for _, spec := range config.Strategies {
-		if s := h.reusable(spec); s != nil {
+		if s := h.instead(spec); s != nil {
 			gen.slots[spec.Name] = s
 			continue
 		}
-		s, err := newSlot(spec, &h.opts, &h.images, h.stateChanged)
+		if s := h.reusable(spec); s != nil {
+			gen.slots[spec.Name] = s
+			h.rouse(s, true)
+			continue
+		}
+		s, err := newSlot(spec, &h.opts, &h.images, h)
 		if err != nil {
 			for _, m := range made {
 				h.retire(m)
@@ -103,6 +125,7 @@ func (h *Host) build(config Config) (*generation, error) {
 		made = append(made, s)
 		gen.slots[spec.Name] = s
 	}
+	h.keepRolledBack(gen)
 	return gen, nil
 }
 
@@ -111,8 +134,10 @@ func (h *Host) reusable(spec Spec) *slot {
 		if gen == nil {
 			continue
 		}
-		if s := gen.slots[spec.Name]; s != nil && s.spec.key() == spec.key() {
-			return s
+		for _, s := range gen.held() {
+			if s.spec.key() == spec.key() {
+				return s
+			}
 		}
 	}
 	return nil
@@ -129,7 +154,9 @@ func (h *Host) settle(gen *generation) {
 		}
 		if gen.waitsFor() == "" {
 			before := h.current
+			gen.trials = h.trials(before, gen)
 			h.current, h.next = gen, nil
+			h.watch(gen, before)
 			h.retireUnused(before)
 			h.tell()
 			h.mu.Unlock()
@@ -143,10 +170,11 @@ func (h *Host) settle(gen *generation) {
 	}
 }
 
-// waitsFor is the name of a strategy that does not serve, empty if all do.
+// waitsFor is the name of a strategy that does not serve, empty if all do. What only
+// watches is not waited for.
 func (g *generation) waitsFor() string {
 	for _, name := range sortedNames(g.slots) {
-		if !g.slots[name].state().serving() {
+		if !g.config.onlyShadow(name) && !g.slots[name].state().serving() {
 			return name
 		}
 	}
@@ -158,8 +186,7 @@ func (h *Host) retireUnused(old *generation) {
 	if old == nil {
 		return
 	}
-	for _, name := range sortedNames(old.slots) {
-		s := old.slots[name]
+	for _, s := range old.held() {
 		if h.current.has(s) || h.next.has(s) {
 			continue
 		}
@@ -175,7 +202,40 @@ func (h *Host) retire(s *slot) {
 	}()
 }
 
-func (g *generation) has(s *slot) bool { return g != nil && g.slots[s.spec.Name] == s }
+// held is all slots of a generation, each once: those that serve by name, then those
+// that did before.
+func (g *generation) held() []*slot {
+	if g == nil {
+		return nil
+	}
+	var out []*slot
+	for _, name := range sortedNames(g.slots) {
+		if s := g.slots[name]; !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	for _, t := range g.trials {
+		if !slices.Contains(out, t.from) {
+			out = append(out, t.from)
+		}
+	}
+	return out
+}
+
+func (g *generation) has(s *slot) bool { return slices.Contains(g.held(), s) }
+
+// serves says whether a slot answers under some name, and is not only kept.
+func (g *generation) serves(s *slot) bool {
+	if g == nil {
+		return false
+	}
+	for _, x := range g.slots {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
 
 // tell wakes everybody who waits for a change. The caller holds mu.
 func (h *Host) tell() {
@@ -222,85 +282,60 @@ func (h *Host) Settled(ctx context.Context) error {
 	}
 }
 
-// Status tells about all strategies, by name; those of a configuration that is not
-// in service yet come last.
-func (h *Host) Status() []Status {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	var out []Status
-	for _, name := range sortedNames(h.current.slots) {
-		st := h.current.slots[name].snapshot()
-		st.Role = Serving
-		out = append(out, st)
-	}
-	if h.next == nil {
-		return out
-	}
-	for _, name := range sortedNames(h.next.slots) {
-		if s := h.next.slots[name]; !h.current.has(s) {
-			st := s.snapshot()
-			st.Pending = true
-			out = append(out, st)
-		}
-	}
-	return out
-}
-
 // Close ends all processes after their last calls. Calls that come later are answered
 // by the built-ins.
 func (h *Host) Close() {
 	h.mu.Lock()
 	if !h.closed {
 		h.closed = true
-		current, next := h.current, h.next
-		h.current = &generation{config: current.config}
-		h.next = nil
-		h.retireUnused(current)
-		if next != nil {
-			for name, s := range next.slots {
-				if current.slots[name] != s {
-					h.retire(s)
-				}
+		all := h.current.held()
+		for _, s := range h.next.held() {
+			if !slices.Contains(all, s) {
+				all = append(all, s)
 			}
+		}
+		for _, x := range h.current.shadows {
+			x.end()
+		}
+		h.current, h.next = &generation{config: h.current.config}, nil
+		h.behind.end()
+		for _, s := range all {
+			h.retire(s)
 		}
 		h.tell()
 	}
 	h.mu.Unlock()
 	h.work.Wait()
+	h.writer.end()
 }
 
 // group is the pools of a world that one strategy answers for.
 type group struct {
 	name  string
-	slot  *slot // entered; nil = not configured
+	slot  *slot  // entered; nil = not configured
+	prior *slot  // entered: the last good version; nil = there is none, or it sleeps
+	trial *trial // nil = there is none
 	pools []*model.Pool
 }
 
 // bind groups pools by the strategy that answers for them and enters its slots.
-func (h *Host) bind(kind sdk.Kind, pools []*model.Pool) []*group {
+func (h *Host) bind(ctx context.Context, kind sdk.Kind, pools []*model.Pool) []*group {
 	annotation := model.AnnotationInstanceSelection
 	if kind == sdk.Consolidation {
 		annotation = model.AnnotationConsolidation
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
+	gen := h.generationOf(ctx)
 	groups := map[string]*group{}
 	for _, p := range pools {
 		name := p.Annotations[annotation]
 		if name == "" {
-			if name = h.current.config.InstanceSelection; kind == sdk.Consolidation {
-				name = h.current.config.Consolidation
-			}
+			name = gen.config.bound(kind)
 		}
 		g := groups[name]
 		if g == nil {
-			g = &group{name: name, slot: h.current.slots[name]}
-			if g.slot == nil && !h.closed {
-				g.slot = h.extra[name]
-			}
-			if g.slot != nil {
-				g.slot.enter()
-			}
+			g = h.enter(gen, kind, name)
 			groups[name] = g
 		}
 		g.pools = append(g.pools, p)
@@ -310,6 +345,24 @@ func (h *Host) bind(kind sdk.Kind, pools []*model.Pool) []*group {
 		out = append(out, groups[name])
 	}
 	return out
+}
+
+// enter makes the group of a name. The caller holds mu.
+func (h *Host) enter(gen *generation, kind sdk.Kind, name string) *group {
+	g := &group{name: name, slot: gen.slots[name]}
+	if g.slot == nil && !h.closed {
+		g.slot = h.extra[name]
+	}
+	if g.slot != nil {
+		g.slot.enter()
+	}
+	if t := gen.trial(kind, name); t != nil {
+		g.trial = t
+		if t.from.enterAwake() {
+			g.prior = t.from
+		}
+	}
+	return g
 }
 
 // marketOf is the catalogue of the world, made once for equal offerings.
@@ -340,7 +393,7 @@ func (h *Host) marketOf(w *model.World) *market {
 func (h *Host) Price(ctx context.Context, w *model.World) (*model.Prices, error) {
 	m := h.marketOf(w)
 	out := &model.Prices{ByPool: make(map[string]model.PoolPrices, len(w.Pools))}
-	groups := h.bind(sdk.InstanceSelection, w.Pools)
+	groups := h.bind(ctx, sdk.InstanceSelection, w.Pools)
 	answers := make([][]model.PoolPrices, len(groups))
 	inParallel(len(groups), func(i int) { answers[i] = h.priceGroup(ctx, m, w, groups[i]) })
 	for i, g := range groups {
@@ -348,6 +401,8 @@ func (h *Host) Price(ctx context.Context, w *model.World) (*model.Prices, error)
 			out.ByPool[g.pools[k].Name] = p
 		}
 	}
+	h.compareLater(m, w, groups, out)
+	h.showPrices(ctx, m, w, out)
 	return out, nil
 }
 
@@ -359,12 +414,9 @@ func (h *Host) priceGroup(ctx context.Context, m *market, w *model.World, g *gro
 		answer = ans
 		return err
 	}
-	who, out := h.answer(ctx, g, &question{kind: sdk.InstanceSelection, level: LevelPrice, input: req, answer: func() any { return answer },
-		remote: func(ctx context.Context, in *instance) error {
-			m.hash()
-			return use(in.price(ctx, req))
-		},
-		local: func(ctx context.Context, s sdk.Strategy) error { return use(localPrice(ctx, s, req)) }})
+	who, out := h.answer(ctx, g, &question{problem: problem{kind: sdk.InstanceSelection, level: LevelPrice, input: req, hash: m.hash}, answer: func() any { return answer },
+		remote: func(ctx context.Context, in *instance) error { return use(in.price(ctx, req)) },
+		local:  func(ctx context.Context, s sdk.Strategy) error { return use(localPrice(ctx, s, req)) }})
 	if who == "" {
 		return nil
 	}
@@ -381,6 +433,29 @@ func (h *Host) priceGroup(ctx context.Context, m *market, w *model.World, g *gro
 // refused, because not moving is safe.
 func (h *Host) Score(ctx context.Context, w *model.World, moves []*model.Command) ([]model.MoveScore, error) {
 	m := h.marketOf(w)
+	pools, byPool := poolsOf(w, moves)
+	out := make([]model.MoveScore, len(moves))
+	for i := range out {
+		out[i] = model.MoveScore{Reason: "no strategy had an answer"}
+	}
+	groups := h.bind(ctx, sdk.Consolidation, pools)
+	inParallel(len(groups), func(i int) {
+		defer groups[i].leave()
+		var mine []int
+		for _, p := range groups[i].pools {
+			mine = append(mine, byPool[p.Name]...)
+		}
+		slices.Sort(mine)
+		for chunk := range slices.Chunk(mine, sdk.MaxMoves) {
+			h.scoreChunk(ctx, m, w, groups[i], moves, chunk, out)
+		}
+	})
+	h.showMoves(ctx, m, w, moves, out)
+	return out, nil
+}
+
+// poolsOf lists the pools that judge some moves, and the moves of each.
+func poolsOf(w *model.World, moves []*model.Command) ([]*model.Pool, map[string][]int) {
 	byPool := map[string][]int{}
 	for i, c := range moves {
 		byPool[poolOf(c)] = append(byPool[poolOf(c)], i)
@@ -393,23 +468,7 @@ func (h *Host) Score(ctx context.Context, w *model.World, moves []*model.Command
 		}
 		pools = append(pools, &model.Pool{Name: name})
 	}
-	out := make([]model.MoveScore, len(moves))
-	for i := range out {
-		out[i] = model.MoveScore{Reason: "no strategy had an answer"}
-	}
-	groups := h.bind(sdk.Consolidation, pools)
-	inParallel(len(groups), func(i int) {
-		defer groups[i].leave()
-		var mine []int
-		for _, p := range groups[i].pools {
-			mine = append(mine, byPool[p.Name]...)
-		}
-		slices.Sort(mine)
-		for chunk := range slices.Chunk(mine, sdk.MaxMoves) {
-			h.scoreChunk(ctx, m, w, groups[i], moves, chunk, out)
-		}
-	})
-	return out, nil
+	return pools, byPool
 }
 
 // scoreChunk fills in the scores of some moves of a group.
@@ -430,12 +489,9 @@ func (h *Host) scoreChunk(ctx context.Context, m *market, w *model.World, g *gro
 		ans = a
 		return err
 	}
-	who, _ := h.ask(ctx, g, &question{kind: sdk.Consolidation, level: LevelScore, input: req, answer: func() any { return ans },
-		remote: func(ctx context.Context, in *instance) error {
-			m.hash()
-			return use(in.score(ctx, req))
-		},
-		local: func(ctx context.Context, s sdk.Strategy) error { return use(localScore(ctx, s, req)) }})
+	who, _ := h.ask(ctx, g, &question{problem: problem{kind: sdk.Consolidation, level: LevelScore, input: req, hash: m.hash}, answer: func() any { return ans },
+		remote: func(ctx context.Context, in *instance) error { return use(in.score(ctx, req)) },
+		local:  func(ctx context.Context, s sdk.Strategy) error { return use(localScore(ctx, s, req)) }})
 	if who == "" {
 		return
 	}
@@ -450,60 +506,9 @@ func (g *group) leave() {
 	if g.slot != nil {
 		g.slot.leave()
 	}
-}
-
-// answer is ask for a group that makes one call.
-func (h *Host) answer(ctx context.Context, g *group, q *question) (string, Outcome) {
-	defer g.leave()
-	return h.ask(ctx, g, q)
-}
-
-// ask lets the group's strategy answer and, if it does not answer well, whoever is on
-// the next rung of the ladder. It answers the name and version of who answered, empty
-// if nobody did, and how the strategy itself did.
-func (h *Host) ask(ctx context.Context, g *group, q *question) (string, Outcome) {
-	began := time.Now()
-	call := Call{Strategy: g.name, Kind: q.kind, Level: q.level, Rung: ByStrategy, Outcome: Refused, Err: fmt.Errorf("no strategy %q is configured", g.name)}
-	for _, p := range g.pools {
-		call.Pools = append(call.Pools, p.Name)
+	if g.prior != nil {
+		g.prior.leave()
 	}
-	if g.slot != nil {
-		call.Version, call.Outcome, call.Err = g.slot.ask(ctx, q)
-	}
-	call.Took = time.Since(began)
-	who := g.name + " " + call.Version
-	if call.Outcome != OK {
-		who, call.Rung = h.fallBack(g, q)
-		call.Fallback = who
-		h.opts.Log.Named("strategy").Warn("strategy did not answer, another did", zap.String("strategy", g.name), zap.String("kind", string(q.kind)),
-			zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.String("fallback", who), zap.String("rung", string(call.Rung)))
-	}
-	if g.slot != nil {
-		g.slot.count(call)
-	}
-	h.opts.OnCall(call)
-	return who, call.Outcome
-}
-
-// fallBack lets the built-in answer, whose name and version it answers. It does not
-// listen to the caller's context: built-ins do not block, and there must be an answer.
-func (h *Host) fallBack(g *group, q *question) (string, Rung) {
-	var strategy sdk.Strategy
-	if g.slot != nil {
-		strategy = g.slot.fallback[q.kind]
-	} else {
-		bare := &slot{}
-		if err := bare.makeFallback(); err != nil {
-			return "", ByNobody
-		}
-		strategy = bare.fallback[q.kind]
-	}
-	d := strategy.Describe()
-	if err := guarded(func() error { return q.local(context.Background(), strategy) }); err != nil {
-		h.opts.Log.Named("strategy").Error("built-in strategy did not answer", zap.String("strategy", d.Name), zap.Error(err))
-		return "", ByNobody
-	}
-	return d.Name + " " + d.Version, ByBuiltin
 }
 
 // inParallel calls f for 0 to n-1 and returns when all have returned.

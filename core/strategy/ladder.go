@@ -1,9 +1,16 @@
 package strategy
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-project/weir/plugins/sdk"
 )
 
 // Rung says who answered a call.
@@ -79,4 +86,114 @@ func quantiles(of []time.Duration) (p50, p99 time.Duration) {
 	sorted := slices.Sorted(slices.Values(of))
 	rank := func(percent int) time.Duration { return sorted[(len(sorted)*percent+99)/100-1] }
 	return rank(50), rank(99)
+}
+
+// answer is ask for a group that makes one call.
+func (h *Host) answer(ctx context.Context, g *group, q *question) (string, Outcome) {
+	defer g.leave()
+	return h.ask(ctx, g, q)
+}
+
+// ask lets the group's strategy answer and, if it does not answer well, whoever is on
+// the next rung of the ladder. It answers the name and version of who answered, empty
+// if nobody did, and how the strategy itself did.
+func (h *Host) ask(ctx context.Context, g *group, q *question) (string, Outcome) {
+	began := time.Now()
+	call := Call{Strategy: g.name, Kind: q.kind, Level: q.level, Rung: ByStrategy, Outcome: Refused, Err: fmt.Errorf("no strategy %q is configured", g.name)}
+	for _, p := range g.pools {
+		call.Pools = append(call.Pools, p.Name)
+	}
+	if g.slot != nil {
+		call.Version, call.Outcome, call.Err = g.slot.ask(ctx, q)
+	}
+	call.Took = time.Since(began)
+	h.record(q, g.slot, &call, began)
+	who := g.name + " " + call.Version
+	if call.Outcome != OK {
+		who, call.Rung = h.fallBack(ctx, g, q)
+		call.Fallback = who
+		h.opts.Log.Named("strategy").Warn("strategy did not answer, another did", zap.String("strategy", g.name), zap.String("kind", string(q.kind)),
+			zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.String("fallback", who), zap.String("rung", string(call.Rung)))
+	} else {
+		h.recent.add(q.problem)
+	}
+	if g.slot != nil {
+		g.slot.count(call)
+	}
+	h.opts.OnCall(call)
+	if g.trial != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		h.tried(g.trial, call)
+	}
+	return who, call.Outcome
+}
+
+// fallBack lets the last good version answer where there is one that runs, and else the
+// built-in, and says who it was. The built-in does not listen to the caller's context:
+// it does not block, and there must be an answer.
+func (h *Host) fallBack(ctx context.Context, g *group, q *question) (string, Rung) {
+	if g.prior != nil {
+		again := *q
+		again.limit = g.prior.callTimeout() / 2 // the pools have waited once already
+		version, out, err := g.prior.ask(ctx, &again)
+		if out == OK {
+			return g.prior.spec.Name + " " + version, ByLastGood
+		}
+		h.opts.Log.Named("strategy").Warn("last good version did not answer either", zap.String("strategy", g.prior.spec.Name), zap.String("strategyVersion", version),
+			zap.String("outcome", string(out)), zap.Error(err))
+	}
+	strategy := h.builtinFor(g, q.kind)
+	if strategy == nil {
+		return "", ByNobody
+	}
+	d := strategy.Describe()
+	if err := guarded(func() error { return q.local(context.WithoutCancel(ctx), strategy) }); err != nil {
+		h.opts.Log.Named("strategy").Error("built-in strategy did not answer", zap.String("strategy", d.Name), zap.Error(err))
+		return "", ByNobody
+	}
+	return d.Name + " " + d.Version, ByBuiltin
+}
+
+func (h *Host) builtinFor(g *group, kind sdk.Kind) sdk.Strategy {
+	if g.slot != nil {
+		return g.slot.fallback[kind]
+	}
+	bare := &slot{}
+	if err := bare.makeFallback(); err != nil {
+		return nil
+	}
+	return bare.fallback[kind]
+}
+
+// put asks a process about a recorded input and checks the answer.
+func (in *instance) put(ctx context.Context, input any) (any, error) {
+	switch req := input.(type) {
+	case *sdk.PriceRequest:
+		return in.price(ctx, req)
+	case *sdk.ScoreRequest:
+		return in.score(ctx, req)
+	}
+	return nil, fmt.Errorf("a recorded %T cannot be asked", input)
+}
+
+// putLocal is put for a strategy in this process.
+func putLocal(ctx context.Context, s sdk.Strategy, input any) (any, error) {
+	switch req := input.(type) {
+	case *sdk.PriceRequest:
+		return localPrice(ctx, s, req)
+	case *sdk.ScoreRequest:
+		return localScore(ctx, s, req)
+	}
+	return nil, fmt.Errorf("a recorded %T cannot be asked", input)
+}
+
+// about is the question whether and how a slot answers a problem. What it answered
+// is left in *answer.
+func (p problem) about(answer *any) *question {
+	use := func(a any, err error) error {
+		*answer = a
+		return err
+	}
+	return &question{problem: p,
+		remote: func(ctx context.Context, in *instance) error { return use(in.put(ctx, p.input)) },
+		local:  func(ctx context.Context, s sdk.Strategy) error { return use(putLocal(ctx, s, p.input)) }}
 }

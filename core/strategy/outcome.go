@@ -44,22 +44,41 @@ type Call struct {
 // strategy in this process; both check the answer and keep it, and what is kept last
 // is used.
 type question struct {
+	problem
+	remote func(context.Context, *instance) error
+	local  func(context.Context, sdk.Strategy) error
+	answer func() any    // what was kept, which nobody changes any more; nil = it is not recorded
+	limit  time.Duration // less time than the strategy's call time-out allows; 0 = no less
+}
+
+func (q *question) within(timeout time.Duration) time.Duration {
+	if q.limit > 0 {
+		return min(timeout, q.limit)
+	}
+	return timeout
+}
+
+// problem is what is asked, without whom.
+type problem struct {
 	kind   sdk.Kind
 	level  string
 	serves func(*sdk.Manifest) bool // whether a process serves the level; nil = as its manifest says of the kind
-	remote func(context.Context, *instance) error
-	local  func(context.Context, sdk.Strategy) error
-	// input is the request, with its catalogue, and answer what was kept, both for
-	// records and without a need to be changed ever again; nil = nothing to record.
-	input  any
-	answer func() any
+	input  any                      // the request with its catalogue, which nobody changes any more
+	hash   func()                   // fills in the catalogue's hash, nil = it has one
 }
 
-func (q *question) served(m *sdk.Manifest) bool {
-	if q.serves != nil {
-		return q.serves(m)
+func (p *problem) served(m *sdk.Manifest) bool {
+	if p.serves != nil {
+		return p.serves(m)
 	}
-	return m.Serves(q.kind)
+	return m.Serves(p.kind)
+}
+
+// prepare makes the input fit to be sent.
+func (p *problem) prepare() {
+	if p.hash != nil {
+		p.hash()
+	}
 }
 
 // errEmpty and friends tell judge how an answer failed.

@@ -24,6 +24,7 @@ const (
 	Ready      State = "ready"
 	BackingOff State = "backing-off" // failed, waits before the next start
 	Broken     State = "broken"      // failed too often in a row, waits long
+	Standby    State = "standby"     // a last good version whose process is started when it is needed
 	Ended      State = "ended"       // no longer configured
 )
 
@@ -70,24 +71,39 @@ type slot struct {
 	local    sdk.Strategy              // instead of a process, where there is no path
 	fallback map[sdk.Kind]sdk.Strategy // in process
 
+	owner slotOwner
+
+	power   sync.Mutex // guards what follows: starting and stopping for good
+	running bool
 	stop    context.CancelFunc
 	done    chan struct{} // closed when the process is gone for good
-	changed func()        // tells the host that the status is another
+	img     *image        // used by run as long as it runs
 
-	mu     sync.Mutex // guards what follows
-	status Status
-	inst   *instance // nil where no process is ready
-	late   int       // calls in a row without an answer
-	calls  int       // under way
-	idle   chan struct{}
-	tally  tally
+	mu       sync.Mutex // guards what follows
+	status   Status
+	inst     *instance     // nil where no process is ready
+	since    time.Time     // since when it is ready
+	manifest *sdk.Manifest // of the last process, nil = there was none yet
+	late     int           // calls in a row without an answer
+	calls    int           // under way
+	idle     chan struct{}
+	asleep   bool // no new calls; the process is ended, or soon will be
+	retired  bool
+	tally    tally
+}
+
+// slotOwner is who holds a slot.
+type slotOwner interface {
+	stateChanged()       // the status is another
+	fell(*slot)          // it has stopped serving
+	problems() []problem // that a new process has to answer before it serves
 }
 
 // newSlot makes a slot and starts its process in the background. It is an error if a
 // built-in does not take its configuration.
-func newSlot(spec Spec, opts *Options, images *images, changed func()) (*slot, error) {
+func newSlot(spec Spec, opts *Options, images *images, owner slotOwner) (*slot, error) {
 	s := &slot{spec: spec, opts: opts, log: opts.Log.Named("strategy").With(zap.String("strategy", spec.Name)), images: images,
-		changed: changed, done: make(chan struct{}), status: Status{Name: spec.Name, Path: spec.Path, State: Starting}}
+		owner: owner, status: Status{Name: spec.Name, Path: spec.Path, State: Starting}}
 	if err := s.makeFallback(); err != nil {
 		return nil, err
 	}
@@ -97,14 +113,30 @@ func newSlot(spec Spec, opts *Options, images *images, changed func()) (*slot, e
 			return nil, err
 		}
 		s.local, s.status.State, s.status.Version = local, InProcess, local.Describe().Version
-		s.stop = func() {}
-		close(s.done)
 		return s, nil
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	go s.run(ctx)
+	s.power.Lock()
+	defer s.power.Unlock()
+	s.start()
 	return s, nil
+}
+
+// start lets the slot have a process. The caller holds power.
+func (s *slot) start() {
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	s.done, s.running = make(chan struct{}), true
+	go s.run(ctx, s.done)
+}
+
+// halt ends the process after the last call. The caller holds power.
+func (s *slot) halt() {
+	if !s.running {
+		return
+	}
+	s.stop()
+	<-s.done
+	s.running = false
 }
 
 func configured(spec Spec) (sdk.Strategy, error) {
@@ -146,19 +178,12 @@ func (s *slot) makeFallback() error {
 }
 
 // run keeps a process going until the slot is stopped.
-func (s *slot) run(ctx context.Context) {
-	defer close(s.done)
-	var img *image
-	defer func() {
-		if img != nil {
-			s.images.release(img)
-		}
-		s.set(func(st *Status) { st.State, st.PID = Ended, 0 })
-	}()
+func (s *slot) run(ctx context.Context, done chan struct{}) {
+	defer close(done)
 	for failures := 0; ; {
 		s.set(func(st *Status) { st.State = Starting })
 		began := time.Now()
-		err := s.serve(ctx, &img, &began)
+		err := s.serve(ctx, &began)
 		if ctx.Err() != nil {
 			return
 		}
@@ -172,6 +197,7 @@ func (s *slot) run(ctx context.Context) {
 		}
 		s.log.Warn("strategy is not serving", zap.Error(err), zap.Int("failures", failures), zap.Duration("nextTryIn", wait), zap.String("state", string(state)))
 		s.set(func(st *Status) { st.State, st.PID, st.Failures, st.LastError = state, 0, failures, err.Error() })
+		s.owner.fell(s)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -184,34 +210,38 @@ func (s *slot) run(ctx context.Context) {
 
 // serve starts a process and returns when it has ended, with the reason. began is set
 // to when it was ready, or to zero if it never was.
-func (s *slot) serve(ctx context.Context, img **image, began *time.Time) error {
+func (s *slot) serve(ctx context.Context, began *time.Time) error {
 	*began = time.Time{}
-	if *img == nil {
+	if s.img == nil {
 		opened, err := s.open(ctx)
 		if err != nil {
 			return err
 		}
-		*img = opened
+		s.img = opened
 	}
-	s.set(func(st *Status) { st.SHA256, st.Starts = (*img).sum, st.Starts+1 })
+	s.set(func(st *Status) { st.SHA256, st.Starts = s.img.sum, st.Starts+1 })
 	timeout := s.spec.StartTimeout
 	if timeout == 0 {
 		timeout = s.opts.StartTimeout
 	}
 	startCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	inst, err := startInstance(startCtx, s.spec, *img, s.log)
+	inst, err := startInstance(startCtx, s.spec, s.img, s.log)
 	if err != nil {
+		return err
+	}
+	if err := s.rehearse(startCtx, inst); err != nil {
+		inst.end(false)
 		return err
 	}
 	*began = time.Now()
 	pid, _ := strconv.Atoi(inst.process().ID())
 	s.log.Info("strategy is ready", zap.String("name", inst.manifest.Name), zap.String("strategyVersion", inst.manifest.Version),
-		zap.String("sha256", (*img).sum), zap.Int("pid", pid))
-	s.put(inst)
+		zap.String("sha256", s.img.sum), zap.Int("pid", pid))
+	s.install(inst)
 	s.set(func(st *Status) { st.State, st.PID, st.Version, st.LastError = Ready, pid, inst.manifest.Version, "" })
 	err = s.watch(ctx, inst, pid)
-	s.put(nil)
+	s.install(nil)
 	inst.end(err != nil && ctx.Err() != nil)
 	if err == nil {
 		err = inst.death()
@@ -238,10 +268,12 @@ func (s *slot) watch(ctx context.Context, inst *instance, pid int) error {
 	}
 }
 
-func (s *slot) put(inst *instance) {
+func (s *slot) install(inst *instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inst, s.late = inst, 0
+	if s.inst, s.late = inst, 0; inst != nil {
+		s.since, s.manifest = time.Now(), inst.manifest
+	}
 }
 
 // set changes the status and tells everybody.
@@ -251,7 +283,7 @@ func (s *slot) set(change func(*Status)) {
 	st := s.read()
 	s.mu.Unlock()
 	s.opts.OnState(st)
-	s.changed()
+	s.owner.stateChanged()
 }
 
 func (s *slot) snapshot() Status {
@@ -290,6 +322,17 @@ func (s *slot) enter() {
 	s.calls++
 }
 
+// enterAwake is enter for a slot that may be asleep, where it answers false.
+func (s *slot) enterAwake() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asleep || !s.status.State.serving() {
+		return false
+	}
+	s.calls++
+	return true
+}
+
 func (s *slot) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,30 +342,110 @@ func (s *slot) leave() {
 	}
 }
 
+// awaitIdle returns when no call is under way.
+func (s *slot) awaitIdle() {
+	s.mu.Lock()
+	if s.calls == 0 {
+		s.mu.Unlock()
+		return
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	<-idle
+}
+
+// sleep says that the slot is to be asleep or awake, and whether that is something new:
+// then settlePower has to be called to bring it about.
+func (s *slot) sleep(asleep bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.local != nil || s.retired || s.asleep == asleep {
+		return false
+	}
+	s.asleep = asleep
+	return true
+}
+
+// settlePower ends the process of a slot that is asleep, after its last call, and
+// starts one for a slot that is awake again.
+func (s *slot) settlePower() {
+	s.power.Lock()
+	defer s.power.Unlock()
+	s.mu.Lock()
+	asleep := s.asleep
+	s.mu.Unlock()
+	if asleep {
+		s.awaitIdle()
+	}
+	s.mu.Lock()
+	asleep, retired := s.asleep, s.retired
+	s.mu.Unlock()
+	switch {
+	case retired:
+	case asleep && s.running:
+		s.halt()
+		s.set(func(st *Status) { st.State, st.PID = Standby, 0 })
+	case !asleep && !s.running:
+		s.start()
+	}
+}
+
 // retire ends the slot after its last call. Nobody may enter any more.
 func (s *slot) retire() {
 	s.mu.Lock()
-	var idle chan struct{}
-	if s.calls > 0 {
-		idle = make(chan struct{})
-		s.idle = idle
-	}
+	s.retired = true
 	s.mu.Unlock()
-	if idle != nil {
-		<-idle
+	s.awaitIdle()
+	s.power.Lock()
+	defer s.power.Unlock()
+	s.halt()
+	if s.img != nil {
+		s.images.release(s.img)
+		s.img = nil
 	}
-	s.stop()
-	<-s.done
+	if s.local == nil {
+		s.set(func(st *Status) { st.State, st.PID = Ended, 0 })
+	}
+}
+
+// rehearse lets a process answer the last problems that there were, before it serves for
+// the first time: what cannot answer them is not taken into service.
+func (s *slot) rehearse(ctx context.Context, inst *instance) error {
+	s.mu.Lock()
+	proven := !s.since.IsZero()
+	s.mu.Unlock()
+	if proven {
+		return nil
+	}
+	for _, p := range s.owner.problems() {
+		if !p.served(inst.manifest) {
+			continue
+		}
+		p.prepare()
+		callCtx, cancel := context.WithTimeout(ctx, s.callTimeout())
+		_, err := inst.put(callCtx, p.input)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("self-test on a recorded problem of %s (%s): %w", p.kind, outcome(err, isClosed(inst.ended())), err)
+		}
+	}
+	return nil
+}
+
+func (s *slot) callTimeout() time.Duration {
+	if s.spec.CallTimeout != 0 {
+		return s.spec.CallTimeout
+	}
+	return s.opts.CallTimeout
 }
 
 // ask lets the strategy answer: its process, or itself where it is in process. It
 // answers the version that was asked and how it went.
 func (s *slot) ask(ctx context.Context, q *question) (string, Outcome, error) {
-	timeout := s.spec.CallTimeout
-	if timeout == 0 {
-		timeout = s.opts.CallTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, q.within(s.callTimeout()))
 	defer cancel()
 	if s.local != nil {
 		err := guarded(func() error { return q.local(ctx, s.local) })
@@ -343,6 +466,7 @@ func (s *slot) ask(ctx context.Context, q *question) (string, Outcome, error) {
 		err := &refusal{fmt.Sprintf("%s does not serve %s at level %s", inst.manifest.Name, q.kind, q.level)}
 		return version, Refused, err
 	}
+	q.prepare()
 	err := q.remote(ctx, inst)
 	out := outcome(err, isClosed(inst.ended()))
 	s.countLate(inst, out)
