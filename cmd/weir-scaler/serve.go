@@ -73,7 +73,8 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	if err != nil {
 		return usageError{err}
 	}
-	host, err := strategy.New(strategies, strategy.Options{Log: log, OnCall: watch.strategyCall, OnState: watch.strategyState})
+	host, err := strategy.New(strategies, strategy.Options{Log: log, OnCall: watch.strategyCall, OnState: watch.strategyState, Cost: planCost,
+		Records: strategy.RecordOptions{Folder: cfg.StrategyRecords.Folder, MaxBytes: cfg.StrategyRecords.MaxBytes}})
 	if err != nil {
 		return usageError{err}
 	}

@@ -10,7 +10,7 @@ import (
 var fixed = []string{
 	"apiVersion", "kind", "cluster", "clusterEndpoint", "clusterCABundle", "region", "account", "replicas",
 	"cloud", "ledger", "interruption", "leaderElection", "kube", "log.outputPaths", "log.errorOutputPaths",
-	"metrics", "health", "admin", "memoryLimit", "schedulerConfig", "strategyFolder",
+	"metrics", "health", "admin", "memoryLimit", "schedulerConfig", "strategyFolder", "strategyRecords",
 }
 
 // Changed lists the fields in which two configurations differ, in the order of the

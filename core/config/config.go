@@ -36,6 +36,10 @@ type Config struct {
 	StrategyFolder string              `json:"strategyFolder"`
 	Strategies     map[string]Strategy `json:"strategies"`
 	Bindings       Bindings            `json:"bindings"`
+	Shadow         []string            `json:"shadow"`
+	Swap           Swap                `json:"swap"`
+	// StrategyRecords says where calls of strategies are recorded.
+	StrategyRecords StrategyRecords `json:"strategyRecords"`
 
 	Batch             Batch             `json:"batch"`
 	Planning          Planning          `json:"planning"`
@@ -120,6 +124,19 @@ type Strategy struct {
 type Bindings struct {
 	InstanceSelection string `json:"instanceSelection"`
 	Consolidation     string `json:"consolidation"`
+}
+
+// Swap says when a strategy that took another's place is taken out of service again.
+type Swap struct {
+	MaxErrorRate     float64  `json:"maxErrorRate"`
+	MaxDearerPercent float64  `json:"maxDearerPercent"`
+	Probation        Duration `json:"probation"`
+}
+
+// StrategyRecords bounds the records of calls.
+type StrategyRecords struct {
+	Folder   string `json:"folder"`
+	MaxBytes int64  `json:"maxBytes"`
 }
 
 // Batch is the window in which pending pods are gathered.
@@ -231,10 +248,12 @@ func Default() *Config {
 		Cloud:          Cloud{Kind: CloudAWS, DryRun: true},
 		Ledger:         Ledger{Kind: LedgerBolt, Path: "/var/lib/weir/ledger.db"},
 		StrategyBinary: "weir-strategy", StrategyFolder: "/var/cache/weir/strategies",
-		Strategies: map[string]Strategy{},
-		Bindings:   Bindings{InstanceSelection: "cost-optimal", Consolidation: "savings"},
-		Batch:      Batch{Idle: Duration(time.Second), Max: Duration(10 * time.Second)},
-		Planning:   Planning{Budget: Duration(10 * time.Second)},
+		Strategies:      map[string]Strategy{},
+		Bindings:        Bindings{InstanceSelection: "cost-optimal", Consolidation: "savings"},
+		Swap:            Swap{MaxErrorRate: 0.2, MaxDearerPercent: 25, Probation: Duration(10 * time.Minute)},
+		StrategyRecords: StrategyRecords{MaxBytes: 256 << 20},
+		Batch:           Batch{Idle: Duration(time.Second), Max: Duration(10 * time.Second)},
+		Planning:        Planning{Budget: Duration(10 * time.Second)},
 
 		PreferencePolicy: "Respect", MinValuesPolicy: "Strict",
 		FeatureGates: FeatureGates{ReservedCapacity: true},

@@ -188,6 +188,13 @@ func TestRefused(t *testing.T) {
 			`weir.yaml:6: strategies.other.sha256: is missing: a program that is not built in runs only with the SHA-256 it is pinned to`,
 			`weir.yaml:8: strategies.pinned.sha256: is "ABC", expected 64 hexadecimal digits in small letters`,
 			`weir.yaml:7: strategies.savings.kind: is "instance-selection", the built-in savings is of kind consolidation`}},
+		"swap": {text: ok + "shadow: [gren]\nswap: {maxErrorRate: 2, maxDearerPercent: 0, probation: 1ms}\nstrategyRecords: {folder: records, maxBytes: 5}\n", want: []string{
+			`weir.yaml:4: shadow[0]: there is no strategy "gren"`,
+			`weir.yaml:5: swap.maxDearerPercent: is 0, expected a percentage above 0, or -1 for no such rule`,
+			`weir.yaml:5: swap.maxErrorRate: is 2, expected a part above 0 and at most 1, such as 0.2`,
+			`weir.yaml:5: swap.probation: is 1ms, expected 1s to 168h0m0s`,
+			`weir.yaml:6: strategyRecords.folder: is "records", expected an absolute path`,
+			`weir.yaml:6: strategyRecords.maxBytes: is 5, expected at least 1048576 bytes`}},
 		"bindings": {text: ok + "bindings: {instanceSelection: cost-optimall, consolidation: first-fit}\n", want: []string{
 			`weir.yaml:4: bindings.consolidation: strategy "first-fit" is of kind instance-selection, expected one of kind consolidation`,
 			`weir.yaml:4: bindings.instanceSelection: there is no strategy "cost-optimall", did you mean "cost-optimal"?`}},

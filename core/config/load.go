@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -233,6 +234,24 @@ func (v *validator) strategies() {
 	}
 	v.binding("bindings.instanceSelection", c.Bindings.InstanceSelection, InstanceSelection)
 	v.binding("bindings.consolidation", c.Bindings.Consolidation, Consolidation)
+	for i, name := range c.Shadow {
+		v.binding(fmt.Sprintf("shadow[%d]", i), name, "")
+	}
+	if r := c.Swap.MaxErrorRate; !(r > 0 && r <= 1) {
+		v.fail("swap.maxErrorRate", "is %v, expected a part above 0 and at most 1, such as 0.2", r)
+	}
+	if p := c.Swap.MaxDearerPercent; !(p >= -1 && p <= 1e6) || p == 0 {
+		v.fail("swap.maxDearerPercent", "is %v, expected a percentage above 0, or -1 for no such rule", p)
+	}
+	if c.Swap.Probation != 0 {
+		v.between("swap.probation", c.Swap.Probation, time.Second, 7*24*time.Hour)
+	}
+	if r := c.StrategyRecords; r.Folder != "" && !filepath.IsAbs(r.Folder) {
+		v.fail("strategyRecords.folder", "is %q, expected an absolute path", r.Folder)
+	}
+	if n := c.StrategyRecords.MaxBytes; n < 1<<20 {
+		v.fail("strategyRecords.maxBytes", "is %d, expected at least %d bytes", n, 1<<20)
+	}
 }
 
 func (v *validator) strategy(path, name string, s Strategy) {
@@ -291,7 +310,7 @@ func (v *validator) binding(path, name, kind string) {
 			hint = fmt.Sprintf(", did you mean %q?", n)
 		}
 		v.fail(path, "there is no strategy %q%s", name, hint)
-	case s.Kind != kind && s.Kind != "":
+	case s.Kind != kind && s.Kind != "" && kind != "":
 		v.fail(path, "strategy %q is of kind %s, expected one of kind %s", name, s.Kind, kind)
 	}
 }

@@ -388,6 +388,11 @@ func plan(ctx context.Context, p Ports, d Plan) (Planned, error) {
 	if p.Planner == nil {
 		return Planned{}, errors.New("no planner is wired")
 	}
+	if pinner, ok := p.Strategy.(Pinner); ok {
+		var end func()
+		ctx, end = pinner.Begin(ctx)
+		defer end()
+	}
 	prices, err := p.Strategy.Price(ctx, d.World)
 	if err != nil {
 		return Planned{}, fmt.Errorf("pricing: %w", err)

@@ -87,3 +87,9 @@ type Strategy interface {
 	Price(ctx context.Context, w *model.World) (*model.Prices, error)
 	Score(ctx context.Context, w *model.World, moves []*model.Command) ([]model.MoveScore, error)
 }
+
+// Pinner is a Strategy that can be changed while it is asked. Between Begin and the
+// function that it answers, all that is asked with the context hears the same strategies.
+type Pinner interface {
+	Begin(ctx context.Context) (context.Context, func())
+}

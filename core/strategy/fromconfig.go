@@ -19,8 +19,15 @@ import (
 // an error if a strategy asks for an isolation that this version does not have, or
 // if the executable of the built-ins is not found.
 func FromConfig(c *config.Config) (Config, error) {
-	out := Config{InstanceSelection: c.Bindings.InstanceSelection, Consolidation: c.Bindings.Consolidation}
+	out := Config{InstanceSelection: c.Bindings.InstanceSelection, Consolidation: c.Bindings.Consolidation, Shadow: c.Shadow,
+		Swap: SwapRules{MaxErrorRate: c.Swap.MaxErrorRate, MaxDearerPercent: c.Swap.MaxDearerPercent, Probation: c.Swap.Probation.D()}}
+	if out.Swap.Probation == 0 {
+		out.Swap.Probation = -1 // none; a zero value here is the default
+	}
 	names := map[string]bool{out.InstanceSelection: true, out.Consolidation: true}
+	for _, name := range c.Shadow {
+		names[name] = true
+	}
 	for name := range c.Strategies {
 		names[name] = true
 	}
