@@ -34,7 +34,8 @@ under-used, wave by wave within the disruption budgets that hold at --now, and f
 node that stays the reason, and until when it holds where that is known.
 
 Each command is strictly cheaper than what it replaces, and names where every pod goes.
-Totals carry a proven lower bound of what the running pods could cost on new nodes alone.
+Totals carry a proven lower bound: what nodes cost that nothing may take away now, and what
+the pods of the others would cost at least beside them.
 Nodes past their expireAfter are named in a warning: the controller ends those by itself,
 whatever they cost.`,
 		Example: `  kubectl get nodepools,ec2nodeclasses,nodeclaims,nodes,pods,pdb,ds -A -o yaml > cluster.yaml

@@ -17,8 +17,9 @@ type Options struct {
 	Running map[string]bool
 	// Nominated names, by Node.ID, nodes that waiting pods have been promised, and until when.
 	Nominated map[string]time.Time
-	// Bound asks for the proven lower bound of what the running pods could cost on new
-	// nodes alone; it takes about as long as the rest.
+	// Bound asks for a proven lower bound of what our nodes could cost: those that nothing
+	// may take away now, and the pods of the others on new nodes; it takes about as long
+	// as the rest.
 	Bound bool
 	// Frozen says why nothing voluntary may start now, or is empty.
 	Frozen string

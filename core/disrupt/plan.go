@@ -40,6 +40,7 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	plan := &model.Plan{Kind: model.PlanDisrupt, Made: w.Now, Warnings: warnings(w)}
 	expired := expiredNodes(w, opts)
 	cands, blocked := Candidates(w, opts)
+	goes := mayGo(cands, expired)
 	plan.Eligible = map[model.DisruptionReason]int{}
 	for _, c := range cands {
 		for _, r := range c.Reasons {
@@ -71,9 +72,21 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	plan.Blocked = blocked
 	ended(deadline, plan)
 	if opts.Bound && w.Budget.MayPlace() {
-		plan.LowerBoundUSDPerHour = lowerBound(w)
+		plan.LowerBoundUSDPerHour = lowerBound(w, goes)
 	}
 	return plan
+}
+
+// mayGo is the nodes that something may take away now.
+func mayGo(cands []*Candidate, expired []*model.Node) map[*model.Node]bool {
+	out := make(map[*model.Node]bool, len(cands)+len(expired))
+	for _, c := range cands {
+		out[c.Node] = true
+	}
+	for _, n := range expired {
+		out[n] = true
+	}
+	return out
 }
 
 // verdicts say why candidates stay after all.
@@ -194,17 +207,30 @@ func sequence(cands []*Candidate, by ranking) string {
 	return string(b)
 }
 
-// lowerBound is a price that the pods on our nodes cannot go below, were all of it bought
-// anew. What pods ask of each other is left out: it can only raise the price, and the
-// pods that run now must not stand in their own way.
-func lowerBound(w *model.World) float64 {
+// lowerBound is a price that our nodes cannot go below: those that nothing may take away
+// now are paid for in any case, and the pods of the others run in what room there is on
+// nodes that stay, on their own nodes, or on new ones. What pods ask of each other is left
+// out: it can only raise the price, and the pods that run now must not stand in their own
+// way.
+func lowerBound(w *model.World, mayGo map[*model.Node]bool) float64 {
 	var pods []*model.Pod
+	var kept []engine.Kept
+	stays := 0.0
 	for _, n := range w.Nodes {
-		if !n.Managed() {
+		room := n.Allocatable
+		price := 0.0
+		if n.Managed() && n.PriceKnown {
+			price = n.USDPerHour
+		}
+		if !mayGo[n] {
+			if stays += price; !n.BeingRemoved() {
+				kept = append(kept, engine.Kept{Room: room.Sub(n.Used())})
+			}
 			continue
 		}
 		for _, p := range n.Pods {
 			if !p.Reschedulable() {
+				room = room.Sub(p.Requests)
 				continue
 			}
 			if p.Topology != nil {
@@ -214,10 +240,11 @@ func lowerBound(w *model.World) float64 {
 			}
 			pods = append(pods, p)
 		}
+		kept = append(kept, engine.Kept{Room: room, USDPerHour: price})
 	}
 	bare := *w
 	bare.Nodes, bare.Pods = nil, nil
-	return engine.Bound(&bare, pods)
+	return stays + engine.BoundKeeping(&bare, pods, kept)
 }
 
 // movable takes out candidates with a pod that cannot move whatever room there is.

@@ -279,6 +279,7 @@ type dual struct {
 	asking []int32              // classes that ask for something
 	parts  []lowering           // of the front, for these
 	few    bitset               // options of which there is a number: reservations; nil = none
+	rooms  []keptRoom           // nodes that are there
 }
 
 // lowering is a part of the front and which of the classes that it decides ask for
@@ -397,6 +398,9 @@ func (d *dual) total(y weights) float64 {
 	}
 	if d.few != nil {
 		sum = max(0, sum-d.spared(y))
+	}
+	if len(d.rooms) > 0 {
+		sum = max(0, sum-d.housed(y))
 	}
 	return sum
 }

@@ -139,7 +139,7 @@ func (o *benchOptions) questions(part string) []measure.Question {
 			}
 		}
 	case "consolidate":
-		for _, fill := range []float64{0.4, 0.8} {
+		for _, fill := range []float64{0.4, 0.85} {
 			for _, hard := range []bool{false, true} {
 				for _, pool := range []string{"cmr", "cmr-on-demand"} {
 					q := measure.Question{Cluster: workload.Cluster{Nodes: o.nodes, Fill: fill, Seed: 11, Hard: hard}, Pool: pool, Runs: o.runs}
