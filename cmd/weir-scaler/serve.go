@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -28,7 +28,6 @@ import (
 	"github.com/weir-project/weir/core/kube/convert"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/metric"
-	"github.com/weir-project/weir/core/strategy"
 )
 
 const (
@@ -44,81 +43,134 @@ type events func(ctx context.Context, after int64) (list []rawEvent, last int64,
 
 type rawEvent = []byte
 
+// scaler is everything that one process consists of.
+type scaler struct {
+	source  live.Source
+	cfg     *config.Loaded
+	log     *zap.Logger
+	metrics *metric.Metrics
+	watch   *observer
+
+	scheduler  *convert.SchedulerConfig
+	file       ledger.Store
+	known      bool // the ledger was looked at and is one
+	store      *metered
+	strategies *strategies
+	server     *rest.Config
+	clients    *kube.Clients
+	sold       *backend
+	holder     string
+	loop       *loop
+	watcher    *kube.Watcher
+	leads      leadership
+}
+
 // serve wires everything and runs it until the context ends.
 func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail failpoints, log *zap.Logger) error {
 	metrics, err := metric.New(metric.Options{Version: version, ClusterGauges: cfg.Metrics.ClusterGauges, Process: true})
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	watch := &observer{m: metrics, log: log}
-	file, err := openLedger(ctx, cfg.Config)
-	if err != nil {
-		return err
-	}
-	known, err := checkLedger(ctx, file, log)
-	if err != nil {
-		return errors.Join(err, file.Close())
-	}
-	store := &metered{Store: file, m: metrics}
-	defer func() {
-		if err := store.Close(); err != nil {
-			log.Error("closing the ledger", zap.Error(err))
+	s := &scaler{source: source, cfg: cfg, log: log, metrics: metrics, watch: &observer{m: metrics, log: log}, holder: holderName()}
+	defer s.close()
+	for _, open := range []func(context.Context) error{s.readScheduler, s.openMemory, s.connect, s.openStrategies, s.openCloud} {
+		if err := open(ctx); err != nil {
+			return err
 		}
-	}()
-	scheduler, err := schedulerConfig(cfg.SchedulerConfig)
-	if err != nil {
-		return usageError{err}
 	}
-	strategies, err := strategy.FromConfig(cfg.Config)
-	if err != nil {
-		return usageError{err}
-	}
-	host, err := strategy.New(strategies, strategy.Options{Log: log, OnCall: watch.strategyCall, OnState: watch.strategyState, Cost: planCost,
-		Records: strategy.RecordOptions{Folder: cfg.StrategyRecords.Folder, MaxBytes: cfg.StrategyRecords.MaxBytes}})
-	if err != nil {
-		return usageError{err}
-	}
-	defer host.Close()
-	server, err := kube.Configure(kube.ConnectOptions{Kubeconfig: cfg.Kube.Kubeconfig, QPS: float32(cfg.Kube.QPS), Burst: cfg.Kube.Burst})
-	if err != nil {
-		return usageError{err}
-	}
-	clients, err := kube.Connect(server)
-	if err != nil {
-		return err
-	}
-	sold, err := openCloud(ctx, cfg.Config, clients, server, countAWS(metrics), log)
-	if err != nil {
-		return err
-	}
-	holder, err := os.Hostname()
-	if err != nil {
-		holder = "weir-scaler"
-	}
-	holder = fmt.Sprintf("%s_%d_%d", holder, os.Getpid(), time.Now().UnixNano())
-	c := control.New(control.Config{Cluster: cfg.Cluster, Account: cfg.Account, Region: cfg.Region, Holder: holder, Version: version, Settings: settings(cfg.Config)})
-	l := newLoop(c, execute.Ports{Kube: kube.NewClient(clients, kube.ClientOptions{}), Cloud: sold.provider, Ledger: store, Strategy: host,
-		Planner: control.Planners{Now: time.Now}, Now: time.Now}, fail, log, watch)
-	c.OnPlan(l.plan)
-	watcher := kube.NewWatcher(clients, l.sink, kube.WatchOptions{SpreadDefaults: scheduler.PodTopologySpread.DefaultConstraints, OnError: func(kind, name string, err error) {
-		log.Error("watch", zap.String("kind", kind), zap.String("name", name), zap.Error(err))
-	}})
+	s.wire(fail)
+	return s.run(ctx)
+}
 
-	leading := []func(context.Context){sold.lead}
-	if name := cfg.Interruption.Queue; name != "" && sold.queue != nil {
-		leading = append(leading, l.hear(sold.queue, name))
+// holderName names this process in leases: its host, and what no other process has.
+func holderName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "weir-scaler"
 	}
-	if sold.status != nil {
-		leading = append(leading, func(ctx context.Context) { status.Run(ctx, sold.status, time.Now, l.checks()) })
+	return fmt.Sprintf("%s_%d_%d", host, os.Getpid(), time.Now().UnixNano())
+}
+
+func (s *scaler) readScheduler(context.Context) (err error) {
+	if s.scheduler, err = schedulerConfig(s.cfg.SchedulerConfig); err != nil {
+		return usageError{err}
 	}
-	beside := func(ctx context.Context) {
+	return nil
+}
+
+func (s *scaler) openMemory(ctx context.Context) (err error) {
+	if s.file, err = openLedger(ctx, s.cfg.Config); err != nil {
+		return err
+	}
+	s.store = &metered{Store: s.file, m: s.metrics}
+	s.known, err = checkLedger(ctx, s.file, s.log)
+	return err
+}
+
+// connect makes the clients; it calls nobody.
+func (s *scaler) connect(context.Context) (err error) {
+	s.server, err = kube.Configure(kube.ConnectOptions{Kubeconfig: s.cfg.Kube.Kubeconfig, QPS: float32(s.cfg.Kube.QPS), Burst: s.cfg.Kube.Burst})
+	if err != nil {
+		return usageError{err}
+	}
+	s.clients, err = kube.Connect(s.server)
+	return err
+}
+
+func (s *scaler) openStrategies(ctx context.Context) (err error) {
+	s.strategies, err = openStrategies(ctx, s.cfg.Config, s.clients, s.watch, s.log)
+	return err
+}
+
+func (s *scaler) openCloud(ctx context.Context) (err error) {
+	s.sold, err = openCloud(ctx, s.cfg.Config, s.clients, s.server, countAWS(s.metrics), s.log)
+	return err
+}
+
+// wire makes the loop and what feeds it.
+func (s *scaler) wire(fail failpoints) {
+	c := control.New(control.Config{Cluster: s.cfg.Cluster, Account: s.cfg.Account, Region: s.cfg.Region, Holder: s.holder, Version: version, Settings: settings(s.cfg.Config)})
+	s.loop = newLoop(c, execute.Ports{Kube: kube.NewClient(s.clients, kube.ClientOptions{}), Cloud: s.sold.provider, Ledger: s.store, Strategy: s.strategies.host,
+		Planner: control.Planners{Now: time.Now}, Now: time.Now}, fail, s.log, s.watch)
+	c.OnPlan(s.loop.plan)
+	s.watcher = kube.NewWatcher(s.clients, s.loop.sink, kube.WatchOptions{SpreadDefaults: s.scheduler.PodTopologySpread.DefaultConstraints, OnError: func(kind, name string, err error) {
+		s.log.Error("watch", zap.String("kind", kind), zap.String("name", name), zap.Error(err))
+	}})
+}
+
+// close ends what open began.
+func (s *scaler) close() {
+	if s.strategies != nil {
+		s.strategies.host.Close()
+	}
+	if s.store == nil {
+		return
+	}
+	if err := s.store.Close(); err != nil {
+		s.log.Error("closing the ledger", zap.Error(err))
+	}
+}
+
+// beside is what a leader does beside its loop.
+func (s *scaler) beside() func(context.Context) {
+	leading := []func(context.Context){s.sold.lead, func(ctx context.Context) { s.strategies.report(ctx, s.holder) }}
+	if name := s.cfg.Interruption.Queue; name != "" && s.sold.queue != nil {
+		leading = append(leading, s.loop.hear(s.sold.queue, name))
+	}
+	if s.sold.status != nil {
+		leading = append(leading, func(ctx context.Context) { status.Run(ctx, s.sold.status, time.Now, s.loop.checks()) })
+	}
+	return func(ctx context.Context) {
 		var wg sync.WaitGroup
 		for _, f := range leading {
 			wg.Go(func() { f(ctx) })
 		}
 		wg.Wait()
 	}
+}
 
+// run serves until the context ends or a part of it cannot go on.
+func (s *scaler) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	background := func(f func(context.Context)) {
 		group.Go(func() error { f(ctx); return nil })
@@ -128,30 +180,64 @@ func serve(ctx context.Context, source live.Source, cfg *config.Loaded, fail fai
 	loopDone := make(chan struct{})
 	go func() {
 		defer close(loopDone)
-		l.run(loopCtx)
+		s.loop.run(loopCtx)
 	}()
 	defer func() {
 		endLoop()
 		<-loopDone
 	}()
-	background(watcher.Run)
-	background(func(ctx context.Context) { tidy(ctx, file, log) })
-	if !known {
-		group.Go(func() error { return awaitLedger(ctx, file, log) })
+	background(s.watcher.Run)
+	background(func(ctx context.Context) { tidy(ctx, s.file, s.log) })
+	if !s.known {
+		group.Go(func() error { return awaitLedger(ctx, s.file, s.log) })
 	}
-	background(func(ctx context.Context) { l.lag(ctx, watcher.Behind) })
-	background(func(ctx context.Context) { follow(ctx, source, cfg, l, host, watch) })
-	if sold.poll != nil {
-		background(func(ctx context.Context) { l.poll(ctx, sold.poll) })
+	background(func(ctx context.Context) { s.loop.lag(ctx, s.watcher.Behind) })
+	background(func(ctx context.Context) { follow(ctx, s.source, s.cfg, s.loop, s.strategies, s.watch) })
+	background(s.strategies.follow)
+	if s.sold.poll != nil {
+		background(func(ctx context.Context) { s.loop.poll(ctx, s.sold.poll) })
 	}
-	background(sold.run)
-	group.Go(func() error { return elect(ctx, cfg.Config, clients, holder, l, beside, log) })
-	group.Go(func() error { return listen(ctx, "health", cfg.Health.Port, l.probes(), log) })
-	group.Go(func() error { return listen(ctx, "metrics", cfg.Metrics.Port, metricsMux(cfg.Config, metrics), log) })
-	log.Info("started", zap.String("cluster", cfg.Cluster), zap.String("cloud", cfg.Cloud.Kind), zap.String("ledger", cfg.Ledger.Kind), zap.String("apiServer", server.Host))
-	err = group.Wait()
-	log.Info("stopped")
+	background(s.sold.run)
+	group.Go(func() error {
+		return elect(ctx, s.cfg.Config, s.clients, s.holder, s.loop, &s.leads, s.beside(), s.log)
+	})
+	group.Go(func() error { return listen(ctx, "health", "", s.cfg.Health.Port, s.loop.probes(), s.log) })
+	group.Go(func() error {
+		return listen(ctx, "metrics", "", s.cfg.Metrics.Port, metricsMux(s.cfg.Config, s.metrics), s.log)
+	})
+	if s.cfg.Admin.Enabled {
+		// Requests carry tokens and answers are not encrypted: nobody outside of the pod gets at it.
+		group.Go(func() error {
+			return listen(ctx, "admin", "127.0.0.1", s.cfg.Admin.Port, s.strategies.handler(s.clients, s.holder, s.leads.get), s.log)
+		})
+	}
+	s.log.Info("started", zap.String("cluster", s.cfg.Cluster), zap.String("cloud", s.cfg.Cloud.Kind), zap.String("ledger", s.cfg.Ledger.Kind), zap.String("apiServer", s.server.Host))
+	err := group.Wait()
+	s.log.Info("stopped")
 	return err
+}
+
+// leadership is whether this process leads, for those who ask.
+type leadership struct {
+	mu  sync.Mutex // guards what follows
+	yes bool
+	why string // not
+}
+
+func (l *leadership) set(yes bool, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.yes, l.why = yes, why
+}
+
+// get says whether it leads, and if not, why.
+func (l *leadership) get() (bool, string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.yes && l.why == "" {
+		return false, "the election has not been held yet"
+	}
+	return l.yes, l.why
 }
 
 // settings maps the configuration to what control reads.
@@ -197,8 +283,10 @@ func openCloud(ctx context.Context, c *config.Config, clients *kube.Clients, ser
 }
 
 // elect leads while it holds both leases.
-func elect(ctx context.Context, c *config.Config, clients *kube.Clients, holder string, l *loop, beside func(context.Context), log *zap.Logger) error {
+func elect(ctx context.Context, c *config.Config, clients *kube.Clients, holder string, l *loop, leads *leadership, beside func(context.Context), log *zap.Logger) error {
 	lead := func(ctx context.Context, epoch int64) {
+		leads.set(true, "")
+		defer leads.set(false, "the term has ended")
 		var wg sync.WaitGroup
 		l.lead(ctx, epoch, func() { wg.Go(func() { beside(ctx) }) })
 		wg.Wait()
@@ -209,19 +297,13 @@ func elect(ctx context.Context, c *config.Config, clients *kube.Clients, holder 
 		return nil
 	}
 	e := c.LeaderElection
-	namespace := e.Namespace
-	if namespace == "" {
-		namespace = kube.PodNamespace()
-	}
-	if namespace == "" {
-		namespace = "kube-system"
-	}
 	return kube.Elect(ctx, clients.Core, kube.ElectOptions{
-		Namespace: namespace, Name: e.Name, KarpenterNamespace: e.KarpenterNamespace, KarpenterName: e.KarpenterName, Identity: holder,
+		Namespace: namespaceOf(c), Name: e.Name, KarpenterNamespace: e.KarpenterNamespace, KarpenterName: e.KarpenterName, Identity: holder,
 		LeaseDuration: e.LeaseDuration.D(), RenewDeadline: e.RenewDeadline.D(), RetryPeriod: e.RetryPeriod.D(),
 		Passive: func(why string) {
 			if why != "" {
 				log.Info("passive", zap.String("reason", why))
+				leads.set(false, why)
 				l.box.put(control.Following{Why: why})
 			}
 		},
@@ -229,7 +311,7 @@ func elect(ctx context.Context, c *config.Config, clients *kube.Clients, holder 
 }
 
 // follow takes in changes of the configuration file.
-func follow(ctx context.Context, source live.Source, cfg *config.Loaded, l *loop, host *strategy.Host, watch *observer) {
+func follow(ctx context.Context, source live.Source, cfg *config.Loaded, l *loop, host *strategies, watch *observer) {
 	refuse := func(err error) {
 		watch.m.ConfigReloads.WithLabelValues("refused").Inc()
 		l.log.Error("the changed configuration is not taken, the one before stays", zap.Error(err))
@@ -239,11 +321,7 @@ func follow(ctx context.Context, source live.Source, cfg *config.Loaded, l *loop
 			refuse(ch.Err)
 			return
 		}
-		strategies, err := strategy.FromConfig(ch.Config.Config)
-		if err == nil {
-			err = host.Apply(strategies)
-		}
-		if err != nil {
+		if err := host.reconfigure(ch.Config.Config); err != nil {
 			refuse(err)
 			return
 		}
@@ -356,9 +434,10 @@ func metricsMux(c *config.Config, m *metric.Metrics) http.Handler {
 	return mux
 }
 
-// listen serves HTTP until the context ends; port 0 takes any free one.
-func listen(ctx context.Context, what string, port int, h http.Handler, log *zap.Logger) error {
-	ln, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+// listen serves HTTP until the context ends, on all addresses of the host where none is
+// named; port 0 takes any free one.
+func listen(ctx context.Context, what, address string, port int, h http.Handler, log *zap.Logger) error {
+	ln, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {
 		return fmt.Errorf("%s server: %w", what, err)
 	}
