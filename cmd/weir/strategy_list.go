@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -24,12 +24,15 @@ leading scaler of that cluster.`
 func newStrategy(c *common) *cobra.Command {
 	return group("strategy", "List, check, pin, test and swap strategies", strategyLong,
 		newStrategyList(c),
+		newStrategySwap(c),
+		newStrategyLogs(c),
 	)
 }
 
 type strategyListOptions struct {
 	*common
 	output
+	clusterFlags
 	config string
 }
 
@@ -38,14 +41,20 @@ func newStrategyList(c *common) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List strategies",
-		Long:  `list lists the built-in strategies and those of the configuration, and where they are bound.`,
+		Long: `list lists the built-in strategies and those of the configuration, and where they are bound.
+
+With --kubeconfig, --context or --scaler it lists what runs: state, version, calls and how long
+they took, how often somebody else had to answer and why, the last error, what was swapped.
+` + fmt.Sprintf(clusterLong, "get"),
 		Example: `  weir strategy list
-  weir strategy list --config weir.yaml -o json`,
+  weir strategy list --config weir.yaml -o json
+  weir strategy list --context prod`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return o.run() },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVar(&o.config, "config", "", "configuration file of the controller")
-	o.register(cmd)
+	o.output.register(cmd)
+	o.clusterFlags.register(cmd)
 	return cmd
 }
 
@@ -61,12 +70,19 @@ type strategyEntry struct {
 	BuiltIn bool   `json:"builtIn"`
 	Bound   bool   `json:"bound"` // decides where a NodePool has no annotation
 	Path    string `json:"path,omitempty"`
+	Image   string `json:"image,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
 }
 
-func (o *strategyListOptions) run() error {
+func (o *strategyListOptions) run(ctx context.Context) error {
 	if err := o.check(); err != nil {
 		return err
+	}
+	if o.given() {
+		if o.config != "" {
+			return bad("--config: expected no cluster beside it: the scaler has its own configuration")
+		}
+		return o.running(ctx)
 	}
 	cfg, err := (&inputs{common: o.common, config: o.config}).configuration()
 	if err != nil {
@@ -79,30 +95,38 @@ func (o *strategyListOptions) run() error {
 	l := strategyList{Kind: "StrategyList"}
 	for _, n := range slices.Sorted(maps.Keys(names)) {
 		s := cfg.Strategies[n]
-		l.Strategies = append(l.Strategies, strategyEntry{Name: n, Kind: names[n], BuiltIn: s.Path == "", Path: s.Path, SHA256: s.SHA256,
+		l.Strategies = append(l.Strategies, strategyEntry{Name: n, Kind: names[n], BuiltIn: s.Path == "" && s.Image == "" && s.Isolation != config.IsolationContainer, Image: s.Image, Path: s.Path, SHA256: s.SHA256,
 			Bound: n == cfg.Bindings.InstanceSelection || n == cfg.Bindings.Consolidation})
 	}
 	return report.Write(o.out, o.format, &l)
 }
 
+// running lists what a scaler runs.
+func (o *strategyListOptions) running(ctx context.Context) error {
+	conn, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	l, err := conn.client.List(ctx)
+	if err != nil {
+		return err
+	}
+	return report.Write(o.out, o.format, &clusterList{*l})
+}
+
 // WriteTable shows a line for each strategy.
 func (l *strategyList) WriteTable(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	rows := [][]string{{"NAME", "KIND", "FROM", "BOUND"}}
 	for _, s := range l.Strategies {
 		from, bound := "built in", "-"
 		if !s.BuiltIn {
-			from = s.Path
+			from = cmp.Or(s.Image, s.Path, "a container")
 		}
 		if s.Bound {
 			bound = "default"
 		}
 		rows = append(rows, []string{s.Name, s.Kind, from, bound})
 	}
-	for _, r := range rows {
-		if _, err := fmt.Fprintln(w, strings.Join(r, "\t")); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
+	return writeRows(out, rows)
 }

@@ -223,8 +223,8 @@ func TestSwap(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &admin.Swap{Image: image, Instead: "/strategies/carbon@sha256:" + pin, By: "ann", At: noon}
-	if diff := cmp.Diff(want, one.Swapped); diff != "" || one.Image != image {
-		t.Errorf("image %q, swapped (-want +got):\n%s", one.Image, diff)
+	if diff := cmp.Diff(want, one.Swapped); diff != "" || one.AsWanted {
+		t.Errorf("as wanted already: %v, swapped (-want +got):\n%s", one.AsWanted, diff)
 	}
 	if got, err := ann.Swap(t.Context(), "carbon", admin.SwapRequest{Reset: true}); err != nil || got.From != image || got.To != want.Instead {
 		t.Errorf("reset: %+v, %v", got, err)
@@ -291,7 +291,7 @@ func TestListAndStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	carbon, savings := l.Strategies[0], l.Strategies[1]
-	if carbon.Healthy || !savings.Healthy || !savings.BuiltIn || !savings.Bound || carbon.Bound {
+	if carbon.Healthy || !carbon.AsWanted || !savings.Healthy || !savings.BuiltIn || !savings.Bound || carbon.Bound {
 		t.Errorf("carbon %+v, savings %+v", carbon, savings)
 	}
 	at := noon

@@ -30,7 +30,8 @@ type Strategy struct {
 	Kind      string            `json:"kind"` // of decision
 	Role      string            `json:"role,omitempty"`
 	State     string            `json:"state"`
-	Healthy   bool              `json:"healthy"` // answers by itself, and did so last
+	Healthy   bool              `json:"healthy"`  // answers by itself, and did so last
+	AsWanted  bool              `json:"asWanted"` // in service, and of the program that is wanted
 	Pending   bool              `json:"pending,omitempty"`
 	BuiltIn   bool              `json:"builtIn"`
 	Bound     bool              `json:"bound"` // decides where a NodePool has no annotation
@@ -150,9 +151,9 @@ func describe(st strategy.Status, cfg *config.Config, swaps Desired) Strategy {
 	c := st.Counts
 	out := Strategy{
 		Name: st.Name, Kind: s.Kind, Role: string(st.Role), State: string(st.State), Pending: st.Pending, Version: st.Version, Path: st.Path, SHA256: st.SHA256,
-		Image: s.Image, Isolation: s.Isolation, BuiltIn: builtin && s.Path == "" && s.Image == "", PID: st.PID, Starts: st.Starts, Failures: st.Failures, LastError: st.LastError,
+		Image: st.Image, Isolation: s.Isolation, BuiltIn: builtin && s.Path == "" && s.Image == "", PID: st.PID, Starts: st.Starts, Failures: st.Failures, LastError: st.LastError,
 		Bound:   st.Name == cfg.Bindings.InstanceSelection || st.Name == cfg.Bindings.Consolidation,
-		Healthy: healthy(st),
+		Healthy: healthy(st), AsWanted: st.Image == s.Image && (s.Image != "" || s.Path == "" || s.Path == st.Path) && st.Role != strategy.LastGood && !st.Pending,
 		Calls: Calls{Total: c.Calls, Fallbacks: c.Fallbacks(), Outcomes: counted(c.Outcomes), AnsweredBy: counted(c.Rungs), LastBy: string(c.Rung),
 			P50Seconds: c.P50.Seconds(), P99Seconds: c.P99.Seconds(), LastError: c.LastCallError},
 	}

@@ -31,6 +31,7 @@ const (
 // Status is what there is to tell about a strategy.
 type Status struct {
 	Name, Path string
+	Image      string // that the program is of, by digest; empty = none
 	Version    string // of the strategy, as far as known
 	SHA256     string // of what runs
 	State      State
@@ -103,7 +104,7 @@ type slotOwner interface {
 // built-in does not take its configuration.
 func newSlot(spec Spec, opts *Options, images *images, owner slotOwner) (*slot, error) {
 	s := &slot{spec: spec, opts: opts, log: opts.Log.Named("strategy").With(zap.String("strategy", spec.Name)), images: images,
-		owner: owner, status: Status{Name: spec.Name, Path: spec.Path, State: Starting}}
+		owner: owner, status: Status{Name: spec.Name, Path: spec.Path, Image: spec.Image, State: Starting}}
 	if err := s.makeFallback(); err != nil {
 		return nil, err
 	}
