@@ -131,7 +131,7 @@ func (s *scaler) openCloud(ctx context.Context) (err error) {
 func (s *scaler) wire(fail failpoints) {
 	c := control.New(control.Config{Cluster: s.cfg.Cluster, Account: s.cfg.Account, Region: s.cfg.Region, Holder: s.holder, Version: version, Settings: settings(s.cfg.Config)})
 	s.loop = newLoop(c, execute.Ports{Kube: kube.NewClient(s.clients, kube.ClientOptions{}), Cloud: s.sold.provider, Ledger: s.store, Strategy: s.strategies.host,
-		Planner: control.Planners{Now: time.Now}, Now: time.Now}, fail, s.log, s.watch)
+		Planner: control.Remember(control.Planners{Now: time.Now}), Now: time.Now}, fail, s.log, s.watch)
 	c.OnPlan(s.loop.plan)
 	s.watcher = kube.NewWatcher(s.clients, s.loop.sink, kube.WatchOptions{SpreadDefaults: s.scheduler.PodTopologySpread.DefaultConstraints, OnError: func(kind, name string, err error) {
 		s.log.Error("watch", zap.String("kind", kind), zap.String("name", name), zap.Error(err))

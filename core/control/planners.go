@@ -36,12 +36,7 @@ func (p Planners) timed(w *model.World) *model.World {
 // Disrupt plans what may start now. A strategy that cannot be asked accepts nothing.
 func (p Planners) Disrupt(w *model.World, prices *model.Prices, score execute.Scorer, o execute.DisruptOptions) (*model.Plan, error) {
 	var failed error
-	opts := disrupt.Options{Running: o.Running, Frozen: o.Frozen, Paused: o.Paused, Held: o.Held, Nominated: map[string]time.Time{}}
-	for _, n := range w.Nodes {
-		if n.Nominated.After(w.Now) {
-			opts.Nominated[n.ID()] = n.Nominated
-		}
-	}
+	opts := disrupt.Options{Running: o.Running, Frozen: o.Frozen, Paused: o.Paused, Held: o.Held, Nominated: nominated(w)}
 	plan := disrupt.Plan(p.timed(w), prices, func(moves []*model.Command) []model.MoveScore {
 		answers, err := score(moves)
 		if err != nil {
@@ -54,4 +49,15 @@ func (p Planners) Disrupt(w *model.World, prices *model.Prices, score execute.Sc
 		return nil, failed
 	}
 	return plan, nil
+}
+
+// nominated is the nodes that waiting pods have been promised, and until when.
+func nominated(w *model.World) map[string]time.Time {
+	out := map[string]time.Time{}
+	for _, n := range w.Nodes {
+		if n.Nominated.After(w.Now) {
+			out[n.ID()] = n.Nominated
+		}
+	}
+	return out
 }

@@ -137,7 +137,7 @@ func Run(ctx context.Context, in *Input, script *Scenario, opts Options) (*Repor
 func newSim(ctx context.Context, script *Scenario, opts Options) *sim {
 	opts.Cluster = cmp.Or(opts.Cluster, "simulated")
 	if opts.Planner == nil {
-		opts.Planner = control.Planners{}
+		opts.Planner = control.Remember(control.Planners{})
 	}
 	opts.Restart = cmp.Or(opts.Restart, 10*time.Second)
 	s := &sim{ctx: ctx, opts: opts, script: script, delays: script.Delays.withDefaults(), now: script.Start, store: mem.New(),
