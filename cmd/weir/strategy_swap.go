@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -120,7 +121,8 @@ func (o *strategySwapOptions) run(ctx context.Context, args []string) error {
 
 // asBadInput marks answers that say that what was asked for is wrong.
 func asBadInput(err error) error {
-	if s, ok := err.(*admin.StatusError); ok && (s.Code == 400 || s.Code == 404 || s.Code == 422) {
+	var s *admin.StatusError
+	if errors.As(err, &s) && (s.Code == 400 || s.Code == 404 || s.Code == 422) {
 		return badInput{err}
 	}
 	return err

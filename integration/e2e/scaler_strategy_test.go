@@ -279,8 +279,9 @@ func (s *scaler) line(t *testing.T, parts ...string) string {
 	return ""
 }
 
-// get asks one of the scaler's servers, health or metrics, which listen on any port.
-func (s *scaler) get(t *testing.T, server, path string) (code int, body string) {
+// address is that of one of the scaler's servers, health, metrics or admin, which listen
+// on any port.
+func (s *scaler) address(t *testing.T, server string) string {
 	t.Helper()
 	var listening struct{ Address string }
 	harness.Eventually(t, "server "+server+" listens", patience, func(context.Context) error {
@@ -290,7 +291,13 @@ func (s *scaler) get(t *testing.T, server, path string) (code int, body string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port+path, nil)
+	return "127.0.0.1:" + port
+}
+
+// get asks one of the scaler's servers.
+func (s *scaler) get(t *testing.T, server, path string) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address(t, server)+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
