@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,6 +54,7 @@ type fake struct {
 	behaviour string
 	args      []string
 	config    struct{ Factor float64 }
+	asked     atomic.Int64 // problems that are not the sample
 }
 
 func serveFake(behaviour string, args []string) {
@@ -148,8 +151,23 @@ func (f *fake) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnsw
 	if req.Now.Equal(sdk.SamplePrice().Now) && f.behaviour != "fails-self-test" {
 		return ans, nil
 	}
+	asked := f.asked.Add(1)
 	first := &ans.Pools[0]
 	switch f.behaviour {
+	case "turns-bad": // after so many good answers
+		if good, err := strconv.ParseInt(f.args[0], 10, 64); err != nil || asked > good {
+			first.USDPerHour[0] = -1
+		}
+	case "no-spot":
+		for i := range ans.Pools {
+			veto := sdk.Veto{Reason: "interrupted too often"}
+			for _, o := range req.Pools[i].Offerings {
+				if req.Catalogue.Offerings[o].CapacityType == sdk.Spot {
+					veto.Offerings = append(veto.Offerings, o)
+				}
+			}
+			ans.Pools[i].Vetoes = append(ans.Pools[i].Vetoes, veto)
+		}
 	case "hang":
 		select {}
 	case "wait":
