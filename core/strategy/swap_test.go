@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/require"
@@ -465,3 +466,12 @@ func TestKilledCandidate(t *testing.T) {
 		t.Errorf("last error %q", pending().LastError)
 	}
 }
+
+// planWorld is a world whose pod can be placed.
+func planWorld() *model.World {
+	w := testWorld()
+	w.Pods[0].Terms = []require.Set{{}}
+	return w
+}
+
+func testLog() *zap.Logger { return zap.NewNop() }

@@ -1,0 +1,325 @@
+package strategy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weir-project/weir/plugins/sdk"
+)
+
+// maxRecordLine bounds what one line of a file of records may hold.
+const maxRecordLine = 256 << 20
+
+// RecordError says where a file of records is not what it should be.
+type RecordError struct {
+	File     string
+	Line     int // from 1
+	Expected string
+	// Unfinished says that the file ends in the middle of its last line, as it does while it
+	// is written and after a crash.
+	Unfinished bool
+	Err        error
+}
+
+// Error implements error.
+func (e *RecordError) Error() string {
+	text := fmt.Sprintf("%s:%d: expected %s", e.File, e.Line, e.Expected)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap gives the fault.
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// Recorded is a line of a file of records: a call or a difference.
+type Recorded struct {
+	File string
+	Line int
+	// Call, with its input and its answer as the SDK has them; no answer where there was none.
+	Call   *Record
+	Input  any // *sdk.PriceRequest or *sdk.ScoreRequest
+	Answer any // *sdk.PriceAnswer or *sdk.ScoreAnswer, or nil
+	Shadow *Difference
+}
+
+// ReadRecords reads a file of records. The first error, always a *RecordError, is the end.
+func ReadRecords(r io.Reader, file string) iter.Seq2[*Recorded, error] {
+	return func(yield func(*Recorded, error) bool) {
+		catalogues := map[string]*sdk.Catalogue{}
+		in := bufio.NewReaderSize(r, 1<<20)
+		for n := 1; ; n++ {
+			text, err := readLine(in)
+			fail := func(expected string, err error) {
+				yield(nil, &RecordError{File: file, Line: n, Expected: expected, Err: err, Unfinished: errors.Is(err, io.ErrUnexpectedEOF)})
+			}
+			switch {
+			case err == io.EOF && n == 1:
+				fail("at least one line", errors.New("the file is empty"))
+				return
+			case err == io.EOF:
+				return
+			case errors.Is(err, io.ErrUnexpectedEOF):
+				fail("a complete line that ends with a newline", err)
+				return
+			case err != nil:
+				fail("a line", err)
+				return
+			}
+			rec, catalogue, expected, err := parseLine(text, catalogues)
+			if err != nil {
+				fail(expected, err)
+				return
+			}
+			if catalogue != nil {
+				catalogues[hex.EncodeToString(catalogue.Hash[:])] = catalogue
+				continue
+			}
+			rec.File, rec.Line = file, n
+			if !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+// readLine is a line without its newline; io.ErrUnexpectedEOF where the newline is missing.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var out []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		out = append(out, part...)
+		switch {
+		case len(out) > maxRecordLine:
+			return nil, fmt.Errorf("it has more than %d bytes", maxRecordLine)
+		case err == nil:
+			return bytes.TrimRight(out, "\r\n"), nil
+		case err == bufio.ErrBufferFull:
+		case err == io.EOF && len(out) > 0:
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return nil, err
+		}
+	}
+}
+
+// parseLine reads one line: a catalogue, or else a record. With an error it says what was
+// expected.
+func parseLine(text []byte, catalogues map[string]*sdk.Catalogue) (rec *Recorded, catalogue *sdk.Catalogue, expected string, err error) {
+	const form = `a JSON object with "catalogue", "call" or "shadow"`
+	var l line
+	if err := strictly(text, &l); err != nil {
+		return nil, nil, form, err
+	}
+	kinds := 0
+	for _, there := range []bool{l.Catalogue != nil, l.Call != nil, l.Shadow != nil} {
+		if there {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return nil, nil, form, fmt.Errorf("it has %d of them", kinds)
+	}
+	switch {
+	case l.Catalogue != nil:
+		c, err := l.Catalogue.catalogue()
+		return nil, c, "a catalogue that is as its hash says", err
+	case l.Shadow != nil:
+		return &Recorded{Shadow: l.Shadow}, nil, "", nil
+	}
+	out := &Recorded{Call: l.Call}
+	c := catalogues[l.Call.Catalogue]
+	if c == nil {
+		return nil, nil, "the catalogue of the call on an earlier line", fmt.Errorf("catalogue %.12q is not there", l.Call.Catalogue)
+	}
+	if expected, err := out.decode(c); err != nil {
+		return nil, nil, expected, err
+	}
+	return out, nil, "", nil
+}
+
+func strictly(text []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return errors.New("it ends too early") // the line as such is complete
+		}
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("there is more behind the JSON value")
+	}
+	return nil
+}
+
+func (l *catalogueLine) catalogue() (*sdk.Catalogue, error) {
+	if len(l.Types) > sdk.MaxTypes || len(l.Offerings) > sdk.MaxOfferings {
+		return nil, fmt.Errorf("%d types and %d offerings, at most %d and %d", len(l.Types), len(l.Offerings), sdk.MaxTypes, sdk.MaxOfferings)
+	}
+	c := &sdk.Catalogue{Offerings: make([]sdk.Offering, len(l.Offerings))}
+	types := slices.Clone(l.Types)
+	for i := range types {
+		if types[i].Labels == nil {
+			types[i].Labels = map[string]string{}
+		}
+	}
+	for i, o := range l.Offerings {
+		if o.Type < 0 || o.Type >= len(types) {
+			return nil, fmt.Errorf("offering %d names type %d of %d", i, o.Type, len(types))
+		}
+		c.Offerings[i] = sdk.Offering{Type: &types[o.Type], Zone: o.Zone, CapacityType: o.CapacityType, ReservationID: o.Reservation}
+	}
+	sdk.HashCatalogue(c)
+	if got := hex.EncodeToString(c.Hash[:]); got != l.Hash {
+		return nil, fmt.Errorf("its hash is %.12s, it says %.12q", got, l.Hash)
+	}
+	return c, nil
+}
+
+// decode fills in the input and the answer of a call.
+func (r *Recorded) decode(c *sdk.Catalogue) (expected string, err error) {
+	switch {
+	case r.Call.Kind == sdk.InstanceSelection && r.Call.Level == LevelPrice:
+		req, ans := &sdk.PriceRequest{}, &sdk.PriceAnswer{}
+		if expected, err = r.both(req, ans); err != nil {
+			return expected, err
+		}
+		req.Catalogue = c
+		if err := checkPriceInput(req); err != nil {
+			return "an input that fits its catalogue", err
+		}
+		r.Input = req
+		if len(r.Call.Answer) > 0 {
+			if err := sdk.CheckPrices(req, ans); err != nil {
+				return "an answer that fits its input", err
+			}
+			r.Answer = ans
+		}
+	case r.Call.Kind == sdk.Consolidation && r.Call.Level == LevelScore:
+		req, ans := &sdk.ScoreRequest{}, &sdk.ScoreAnswer{}
+		if expected, err = r.both(req, ans); err != nil {
+			return expected, err
+		}
+		req.Catalogue = c
+		if err := checkScoreInput(req); err != nil {
+			return "an input that fits its catalogue", err
+		}
+		r.Input = req
+		if len(r.Call.Answer) > 0 {
+			if err := sdk.CheckScores(req, ans); err != nil {
+				return "an answer that fits its input", err
+			}
+			r.Answer = ans
+		}
+	default:
+		return fmt.Sprintf("a call of %s at level %s or of %s at level %s", sdk.InstanceSelection, LevelPrice, sdk.Consolidation, LevelScore),
+			fmt.Errorf("it is of %q at level %q", r.Call.Kind, r.Call.Level)
+	}
+	return "", nil
+}
+
+func (r *Recorded) both(input, answer any) (string, error) {
+	if err := strictly(r.Call.Input, input); err != nil {
+		return "an input of " + r.Call.Level, err
+	}
+	if len(r.Call.Answer) > 0 {
+		if err := strictly(r.Call.Answer, answer); err != nil {
+			return "an answer of " + r.Call.Level, err
+		}
+	}
+	return "", nil
+}
+
+func checkPriceInput(req *sdk.PriceRequest) error {
+	n := len(req.Catalogue.Offerings)
+	if len(req.USDPerHour) != n {
+		return fmt.Errorf("%d prices for %d offerings", len(req.USDPerHour), n)
+	}
+	for o := range req.Health {
+		if o < 0 || o >= n {
+			return fmt.Errorf("health of offering %d of %d", o, n)
+		}
+	}
+	return checkPools(req.Pools, n)
+}
+
+func checkScoreInput(req *sdk.ScoreRequest) error {
+	n := len(req.Catalogue.Offerings)
+	for i := range req.Moves {
+		m := &req.Moves[i]
+		if m.Pool < 0 || m.Pool >= len(req.Pools) {
+			return fmt.Errorf("move %d is of pool %d of %d", i, m.Pool, len(req.Pools))
+		}
+		for _, x := range m.Remove {
+			if x.Offering < -1 || x.Offering >= n {
+				return fmt.Errorf("move %d removes offering %d of %d", i, x.Offering, n)
+			}
+		}
+		for _, x := range m.Launch {
+			if x.Offering < 0 || x.Offering >= n {
+				return fmt.Errorf("move %d launches offering %d of %d", i, x.Offering, n)
+			}
+		}
+	}
+	return checkPools(req.Pools, n)
+}
+
+func checkPools(pools []sdk.Pool, n int) error {
+	for i := range pools {
+		last := -1
+		for _, o := range pools[i].Offerings {
+			if o <= last || o >= n {
+				return fmt.Errorf("pool %q: offering %d is not in the catalogue or not in order", pools[i].Name, o)
+			}
+			last = o
+		}
+		for _, r := range pools[i].Running {
+			if r.Offering < -1 || r.Offering >= n {
+				return fmt.Errorf("pool %q: running offering %d of %d", pools[i].Name, r.Offering, n)
+			}
+		}
+	}
+	return nil
+}
+
+// RecordFiles lists the files that a path means: itself, or those of a folder, of calls
+// or of shadows, oldest first.
+func RecordFiles(path string, shadows bool) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	prefix := callFiles
+	if shadows {
+		prefix = shadowFiles
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), recordEnding) {
+			out = append(out, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: there is no file %s*%s in it", path, prefix, recordEnding)
+	}
+	return out, nil
+}
