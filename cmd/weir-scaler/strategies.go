@@ -15,6 +15,7 @@ import (
 	"github.com/weir-project/weir/core/kube"
 	"github.com/weir-project/weir/core/kube/access"
 	"github.com/weir-project/weir/core/strategy"
+	"github.com/weir-project/weir/core/strategy/artifact"
 )
 
 // swapsName names the document of swaps in errors.
@@ -69,7 +70,8 @@ func openStrategies(ctx context.Context, cfg *config.Config, clients *kube.Clien
 	}
 	keep := zap.WrapCore(func(c zapcore.Core) zapcore.Core { return zapcore.NewTee(c, s.logs.Core()) })
 	s.host, err = strategy.New(specs, strategy.Options{Log: log.WithOptions(keep), OnCall: watch.strategyCall, OnState: watch.strategyState, Cost: planCost,
-		Records: strategy.RecordOptions{Folder: cfg.StrategyRecords.Folder, MaxBytes: cfg.StrategyRecords.MaxBytes}})
+		Artifacts: artifact.New(artifact.Options{Folder: cfg.StrategyFolder}),
+		Records:   strategy.RecordOptions{Folder: cfg.StrategyRecords.Folder, MaxBytes: cfg.StrategyRecords.MaxBytes}})
 	if err != nil {
 		return nil, usageError{err}
 	}
