@@ -167,7 +167,9 @@ func TestLife(t *testing.T) {
 	if diff := cmp.Diff(good, withoutSecrets(s.objects())); diff != "" {
 		t.Errorf("after going back (-before +now):\n%s", diff)
 	}
-	s.editedDefinitionIsLeftAlone(f, second, names[0])
+	s.editedDefinitionIsLeftAlone(f, second, names[0], "a field of a later release", map[string]any{"type": "string"},
+		"schema", "openAPIV3Schema", "properties", "spec", "properties", "ofLater")
+	s.editedDefinitionIsLeftAlone(f, second, names[1], "a column", []any{map[string]any{"name": "Mine", "type": "string", "jsonPath": ".metadata.name"}}, "additionalPrinterColumns")
 
 	f.must(s.event(cfn.RequestDelete, id, second, nil))
 	s.nothing()
@@ -205,43 +207,48 @@ func (s *stand) definitions(names []string) map[string]types.UID {
 	return out
 }
 
-// editedDefinitionIsLeftAlone adds a field to a definition, as a newer release would have
-// it, and looks whether an update takes it away.
-func (s *stand) editedDefinitionIsLeftAlone(f *function, p map[string]any, name string) {
+// editedDefinitionIsLeftAlone sets a field of the first version of a definition, looks
+// whether an update leaves it, and undoes that: the next update takes it up again.
+func (s *stand) editedDefinitionIsLeftAlone(f *function, p map[string]any, name, what string, value any, field ...string) {
 	s.t.Helper()
-	u, err := s.Get(s.t.Context(), crd, "", name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	versions, _, err := unstructured.NestedSlice(u.Object, "spec", "versions")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	field := []string{"schema", "openAPIV3Schema", "properties", "spec", "properties", "ofLater"}
-	if err := unstructured.SetNestedField(versions[0].(map[string]any), map[string]any{"type": "string"}, field...); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := unstructured.SetNestedSlice(u.Object, versions, "spec", "versions"); err != nil {
-		s.t.Fatal(err)
-	}
 	resource := s.Dynamic.Resource(schema.GroupVersionResource{Group: crd.Group, Version: crd.Version, Resource: "customresourcedefinitions"})
-	if _, err := resource.Update(s.t.Context(), u, metav1.UpdateOptions{}); err != nil {
-		s.t.Fatal(err)
+	version := func(change func(map[string]any)) map[string]any {
+		u, err := resource.Get(s.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		versions, _, err := unstructured.NestedSlice(u.Object, "spec", "versions")
+		if err != nil || len(versions) == 0 {
+			s.t.Fatalf("%s has no versions: %v", name, err)
+		}
+		if change == nil {
+			return versions[0].(map[string]any)
+		}
+		change(versions[0].(map[string]any))
+		if err := unstructured.SetNestedSlice(u.Object, versions, "spec", "versions"); err != nil {
+			s.t.Fatal(err)
+		}
+		if _, err := resource.Update(s.t.Context(), u, metav1.UpdateOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		return nil
 	}
-	a := f.must(s.event(cfn.RequestUpdate, id, p, p))
-	if a.Data["DefinitionsLeftAlone"] != name {
-		s.t.Errorf("left alone is %q, expected %s", a.Data["DefinitionsLeftAlone"], name)
+	before := version(nil)
+	version(func(v map[string]any) {
+		if err := unstructured.SetNestedField(v, value, field...); err != nil {
+			s.t.Fatal(err)
+		}
+	})
+	if a := f.must(s.event(cfn.RequestUpdate, id, p, p)); a.Data["DefinitionsLeftAlone"] != name {
+		s.t.Errorf("%s: left alone is %q, expected %s", what, a.Data["DefinitionsLeftAlone"], name)
 	}
-	u, err = s.Get(s.t.Context(), crd, "", name)
-	if err != nil {
-		s.t.Fatal(err)
+	got, ok, err := unstructured.NestedFieldCopy(version(nil), field...)
+	if diff := cmp.Diff(value, got); !ok || err != nil || diff != "" {
+		s.t.Errorf("%s was taken from %s (-edited +now; %v):\n%s", what, name, err, diff)
 	}
-	versions, _, err = unstructured.NestedSlice(u.Object, "spec", "versions")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if _, ok, err := unstructured.NestedMap(versions[0].(map[string]any), field...); !ok || err != nil {
-		s.t.Errorf("the field was taken from %s (%v)", name, err)
+	version(func(v map[string]any) { clear(v); maps.Copy(v, before) })
+	if a := f.must(s.event(cfn.RequestUpdate, id, p, p)); a.Data["DefinitionsLeftAlone"] != "" {
+		s.t.Errorf("%s: once it is undone %q is left alone", what, a.Data["DefinitionsLeftAlone"])
 	}
 }
 

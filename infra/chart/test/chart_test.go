@@ -1,6 +1,9 @@
 package test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -566,30 +569,43 @@ func TestForeignAndNewerCRDsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	const name = "nodepools.karpenter.sh"
 	ours := map[string]string{"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace}
-	version := func(v string) map[string]string {
+	const recorded = "weir.dev/crds-spec"
+	now := find(t, must(t, crdsDir, nil), "CustomResourceDefinition", name)
+	old := now.DeepCopy()
+	old.Object["spec"].(map[string]any)["names"].(map[string]any)["shortNames"] = []any{"np"}
+	const ofOld = "0123" // recorded of another one
+	version := func(v, hash string) map[string]string {
 		out := maps.Clone(ours)
-		out["weir.dev/crds-version"] = v
+		out["weir.dev/crds-version"], out[recorded] = v, hash
 		return out
+	}
+	hash := now.GetAnnotations()[recorded]
+	if len(hash) != 64 {
+		t.Fatalf("recorded of %s is %q, expected a SHA-256", name, hash)
 	}
 	for what, tc := range map[string]struct {
 		annotations map[string]string
+		spec        *unstructured.Unstructured
 		applied     bool
 	}{
-		"of nobody":        {nil, false},
-		"of Karpenter":     {map[string]string{"meta.helm.sh/release-name": "karpenter-crd", "meta.helm.sh/release-namespace": "kube-system"}, false},
-		"of another place": {map[string]string{"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "elsewhere"}, false},
-		"ours, no version": {ours, true},
-		"ours, older":      {version("0.0.9"), true},
-		"ours, the same":   {version("0.1.0"), true},
-		"ours, newer":      {version("0.2.0"), false},
+		"of nobody":                      {nil, now, false},
+		"of Karpenter":                   {map[string]string{"meta.helm.sh/release-name": "karpenter-crd", "meta.helm.sh/release-namespace": "kube-system"}, now, false},
+		"of another place":               {map[string]string{"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "elsewhere"}, now, false},
+		"ours, nothing recorded":         {ours, now, true},
+		"ours, nothing recorded, edited": {ours, old, false},
+		"ours, older":                    {version("0.0.9", specHash(t, old)), old, true},
+		"ours, older, edited":            {version("0.0.9", ofOld), old, false},
+		"ours, edited back to ours":      {version("0.0.9", ofOld), now, true},
+		"ours, the same":                 {version("0.1.0", hash), now, true},
+		"ours, the same, edited":         {version("0.1.0", hash), old, false},
+		"ours, newer":                    {version("0.2.0", hash), now, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			have := &unstructured.Unstructured{Object: map[string]any{}}
-			have.SetAPIVersion("apiextensions.k8s.io/v1")
-			have.SetKind("CustomResourceDefinition")
-			have.SetName(name)
+			have := tc.spec.DeepCopy()
 			have.SetAnnotations(tc.annotations)
+			// As the API server has it.
+			have.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
 			objects := must(t, crdsDir, nil, have)
 			applied := slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetName() == name })
 			if applied != tc.applied {
@@ -600,4 +616,15 @@ func TestForeignAndNewerCRDsAreLeftAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// specHash is what the chart records of a definition.
+func specHash(t *testing.T, crd *unstructured.Unstructured) string {
+	t.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	if err := e.Encode(crd.Object["spec"]); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(bytes.TrimSpace(b.Bytes())))
 }

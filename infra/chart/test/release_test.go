@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/cli"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -25,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -527,6 +529,7 @@ func (r *installed) upgradeAndRollback() {
 	if _, err := up.RunWithContext(ctx, release+"-crds", defs, nil); err != nil {
 		r.t.Fatalf("helm upgrade of the definitions: %v", err)
 	}
+	r.editedDefinitionsStay(up, defs)
 	back := action.NewRollback(r.helm)
 	back.Version = 1
 	for _, name := range []string{release, release + "-crds"} {
@@ -539,6 +542,54 @@ func (r *installed) upgradeAndRollback() {
 	}
 	if diff := cmp.Diff(before, r.users()); diff != "" {
 		r.t.Errorf("upgrade and rollback have touched (-before +after):\n%s", diff)
+	}
+}
+
+// editedDefinitionsStay changes a definition in a way that no list of fields shows, and
+// looks whether an upgrade leaves that alone, and takes it up again once it is undone.
+func (r *installed) editedDefinitionsStay(up *action.Upgrade, chart *chart.Chart) {
+	r.t.Helper()
+	const name = "nodepools.karpenter.sh"
+	ctx := r.t.Context()
+	shortNames := func(names any) {
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"names": map[string]any{"shortNames": names}}})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if _, err := r.objs.Resource(definitions).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	upgrade := func() (manifest, notes string, have []string) {
+		rel, err := up.RunWithContext(ctx, release+"-crds", chart, nil)
+		if err != nil {
+			r.t.Fatalf("helm upgrade of the definitions: %v", err)
+		}
+		u, err := r.objs.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		have, _, err = unstructured.NestedStringSlice(u.Object, "spec", "names", "shortNames")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return rel.Manifest, rel.Info.Notes, have
+	}
+	const line = "  name: " + name + "\n"
+	if manifest, notes, _ := upgrade(); !strings.Contains(manifest, line) || strings.Contains(notes, name) {
+		r.t.Fatalf("a definition that nobody has edited is not in the release; notes %q", notes)
+	}
+	shortNames([]string{"pools"})
+	manifest, notes, have := upgrade()
+	if diff := cmp.Diff([]string{"pools"}, have); diff != "" || strings.Contains(manifest, line) {
+		r.t.Errorf("the upgrade has taken an edit back (-edited +now):\n%s", diff)
+	}
+	if !strings.Contains(notes, name+" was left alone: edited since") {
+		r.t.Errorf("notes %q do not say that %s was left alone", notes, name)
+	}
+	shortNames(nil)
+	if manifest, notes, _ := upgrade(); !strings.Contains(manifest, line) || strings.Contains(notes, name) {
+		r.t.Errorf("a definition whose edit was undone is not taken up again; notes %q", notes)
 	}
 }
 

@@ -7,9 +7,10 @@
 //
 // Definitions are applied server-side and never deleted: with one would go every object
 // of its kind, and with a NodeClaim its machine. One that is installed and is not ours,
-// is newer, or has fields that ours lacks, is left alone. They are in no release, so that
-// no uninstall and no rollback of one can reach them; they are annotated as if they were,
-// so that the chart of the definitions, installed by hand, takes them over.
+// is newer, has fields that ours lacks, or was edited since it was applied, is left alone;
+// the chart of the definitions decides that. They are in no release, so that no uninstall
+// and no rollback of one can reach them; they are annotated as if they were, so that the
+// chart of the definitions, installed by hand, takes them over.
 //
 // A namespace is deleted only if it was made here and nothing of anybody's is in it.
 package cluster
