@@ -52,6 +52,11 @@ generate: ## Makes everything that is generated: deepcopy, CRDs, protocol, refer
 	$(TOOL) buf generate plugins/proto --template plugins/proto/buf.gen.yaml -o plugins/proto
 	cd infra/chart/test && go test -count=1 -run TestReferencePages . -update
 
+.PHONY: release-protocol
+release-protocol: ## Takes the protocol as it is now for released: from then on verify refuses what would break it.
+	@$(TOOL) buf breaking plugins/proto --against plugins/proto/released.binpb
+	$(TOOL) buf build plugins/proto -o plugins/proto/released.binpb
+
 .PHONY: verify
 verify: ## Generates again and fails on a difference; checks the protocol's rules and formatting.
 	@echo "verify: generated files are up to date"
@@ -60,6 +65,7 @@ verify: ## Generates again and fails on a difference; checks the protocol's rule
 	  [ "$$before" = "$$(state)" ] || { git status --short; echo "generated files were out of date: make generate has written them, commit them"; exit 1; }
 	@echo "verify: the protocol keeps to the rules"
 	@$(TOOL) buf lint plugins/proto
+	@$(TOOL) buf breaking plugins/proto --against plugins/proto/released.binpb
 	@echo "verify: gofmt"
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 

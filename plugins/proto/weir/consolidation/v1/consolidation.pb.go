@@ -462,11 +462,809 @@ func (x *Verdict) GetReason() string {
 	return ""
 }
 
+// ProposeRequest is what the host says.
+type ProposeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// First the world, then one answer for each simulation.
+	//
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ProposeRequest_World
+	//	*ProposeRequest_Simulated
+	Message       isProposeRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposeRequest) Reset() {
+	*x = ProposeRequest{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposeRequest) ProtoMessage() {}
+
+func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
+func (*ProposeRequest) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ProposeRequest) GetMessage() isProposeRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ProposeRequest) GetWorld() *ProposeWorld {
+	if x != nil {
+		if x, ok := x.Message.(*ProposeRequest_World); ok {
+			return x.World
+		}
+	}
+	return nil
+}
+
+func (x *ProposeRequest) GetSimulated() *Simulated {
+	if x != nil {
+		if x, ok := x.Message.(*ProposeRequest_Simulated); ok {
+			return x.Simulated
+		}
+	}
+	return nil
+}
+
+type isProposeRequest_Message interface {
+	isProposeRequest_Message()
+}
+
+type ProposeRequest_World struct {
+	// The first message.
+	World *ProposeWorld `protobuf:"bytes,1,opt,name=world,proto3,oneof"`
+}
+
+type ProposeRequest_Simulated struct {
+	// The answer to a simulation.
+	Simulated *Simulated `protobuf:"bytes,2,opt,name=simulated,proto3,oneof"`
+}
+
+func (*ProposeRequest_World) isProposeRequest_Message() {}
+
+func (*ProposeRequest_Simulated) isProposeRequest_Message() {}
+
+// ProposeResponse is what the strategy says.
+type ProposeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Simulations, and in the end the proposal.
+	//
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ProposeResponse_Simulate
+	//	*ProposeResponse_Proposal
+	Message       isProposeResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposeResponse) Reset() {
+	*x = ProposeResponse{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposeResponse) ProtoMessage() {}
+
+func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
+func (*ProposeResponse) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ProposeResponse) GetMessage() isProposeResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ProposeResponse) GetSimulate() *Simulate {
+	if x != nil {
+		if x, ok := x.Message.(*ProposeResponse_Simulate); ok {
+			return x.Simulate
+		}
+	}
+	return nil
+}
+
+func (x *ProposeResponse) GetProposal() *Proposal {
+	if x != nil {
+		if x, ok := x.Message.(*ProposeResponse_Proposal); ok {
+			return x.Proposal
+		}
+	}
+	return nil
+}
+
+type isProposeResponse_Message interface {
+	isProposeResponse_Message()
+}
+
+type ProposeResponse_Simulate struct {
+	// Asks what would become of moves.
+	Simulate *Simulate `protobuf:"bytes,1,opt,name=simulate,proto3,oneof"`
+}
+
+type ProposeResponse_Proposal struct {
+	// Ends the call.
+	Proposal *Proposal `protobuf:"bytes,2,opt,name=proposal,proto3,oneof"`
+}
+
+func (*ProposeResponse_Simulate) isProposeResponse_Message() {}
+
+func (*ProposeResponse_Proposal) isProposeResponse_Message() {}
+
+// ProposeWorld is what the moves are found in. Bounds: 20,000 nodes, 16 MiB.
+type ProposeWorld struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The catalogue that indexes refer to.
+	CatalogueHash []byte `protobuf:"bytes,1,opt,name=catalogue_hash,json=catalogueHash,proto3" json:"catalogue_hash,omitempty"`
+	// Time of the decision.
+	Now *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
+	// Market price of each offering of the catalogue, USD per hour.
+	UsdPerHour []float64 `protobuf:"fixed64,3,rep,packed,name=usd_per_hour,json=usdPerHour,proto3" json:"usd_per_hour,omitempty"`
+	// Pools whose nodes may be moved.
+	Pools []*v1.PoolState `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
+	// Texts that fields ending in _text refer to.
+	Texts []string `protobuf:"bytes,5,rep,name=texts,proto3" json:"texts,omitempty"`
+	// Nodes of the cluster, those of other pools and of nobody among them: they may
+	// take pods.
+	Nodes []*Node `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// How many nodes may go now, by pool and reason.
+	Budgets []*Budget `protobuf:"bytes,7,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// How many moves may be simulated in all; those of every Simulate count.
+	MaxSimulations uint32 `protobuf:"varint,8,opt,name=max_simulations,json=maxSimulations,proto3" json:"max_simulations,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ProposeWorld) Reset() {
+	*x = ProposeWorld{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposeWorld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposeWorld) ProtoMessage() {}
+
+func (x *ProposeWorld) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposeWorld.ProtoReflect.Descriptor instead.
+func (*ProposeWorld) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ProposeWorld) GetCatalogueHash() []byte {
+	if x != nil {
+		return x.CatalogueHash
+	}
+	return nil
+}
+
+func (x *ProposeWorld) GetNow() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Now
+	}
+	return nil
+}
+
+func (x *ProposeWorld) GetUsdPerHour() []float64 {
+	if x != nil {
+		return x.UsdPerHour
+	}
+	return nil
+}
+
+func (x *ProposeWorld) GetPools() []*v1.PoolState {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+func (x *ProposeWorld) GetTexts() []string {
+	if x != nil {
+		return x.Texts
+	}
+	return nil
+}
+
+func (x *ProposeWorld) GetNodes() []*Node {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ProposeWorld) GetBudgets() []*Budget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+func (x *ProposeWorld) GetMaxSimulations() uint32 {
+	if x != nil {
+		return x.MaxSimulations
+	}
+	return 0
+}
+
+// Node is a node of the cluster.
+type Node struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name.
+	NameText uint32 `protobuf:"varint,1,opt,name=name_text,json=nameText,proto3" json:"name_text,omitempty"`
+	// Index into pools; not set = of none of them.
+	Pool *uint32 `protobuf:"varint,2,opt,name=pool,proto3,oneof" json:"pool,omitempty"`
+	// Index into the catalogue's offerings, if it is in it.
+	Offering *uint32 `protobuf:"varint,3,opt,name=offering,proto3,oneof" json:"offering,omitempty"`
+	// USD per hour; 0 if not known.
+	UsdPerHour float64 `protobuf:"fixed64,4,opt,name=usd_per_hour,json=usdPerHour,proto3" json:"usd_per_hour,omitempty"`
+	// Age, seconds.
+	AgeSeconds int64 `protobuf:"varint,5,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"`
+	// Pods that would have to move.
+	Pods uint32 `protobuf:"varint,6,opt,name=pods,proto3" json:"pods,omitempty"`
+	// What they ask for in sum.
+	Requests *v1.Amounts `protobuf:"bytes,7,opt,name=requests,proto3" json:"requests,omitempty"`
+	// Room that is left on the node.
+	Free *v1.Amounts `protobuf:"bytes,8,opt,name=free,proto3" json:"free,omitempty"`
+	// Whether a move may take it away.
+	Removable bool `protobuf:"varint,9,opt,name=removable,proto3" json:"removable,omitempty"`
+	// Why not.
+	BlockedText uint32 `protobuf:"varint,10,opt,name=blocked_text,json=blockedText,proto3" json:"blocked_text,omitempty"`
+	// Cost of the disruption: 1 for each node and pod, more for pods of high priority or
+	// deletion cost.
+	DisruptionCost float64 `protobuf:"fixed64,11,opt,name=disruption_cost,json=disruptionCost,proto3" json:"disruption_cost,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Node) Reset() {
+	*x = Node{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Node) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Node) ProtoMessage() {}
+
+func (x *Node) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Node.ProtoReflect.Descriptor instead.
+func (*Node) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Node) GetNameText() uint32 {
+	if x != nil {
+		return x.NameText
+	}
+	return 0
+}
+
+func (x *Node) GetPool() uint32 {
+	if x != nil && x.Pool != nil {
+		return *x.Pool
+	}
+	return 0
+}
+
+func (x *Node) GetOffering() uint32 {
+	if x != nil && x.Offering != nil {
+		return *x.Offering
+	}
+	return 0
+}
+
+func (x *Node) GetUsdPerHour() float64 {
+	if x != nil {
+		return x.UsdPerHour
+	}
+	return 0
+}
+
+func (x *Node) GetAgeSeconds() int64 {
+	if x != nil {
+		return x.AgeSeconds
+	}
+	return 0
+}
+
+func (x *Node) GetPods() uint32 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
+func (x *Node) GetRequests() *v1.Amounts {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *Node) GetFree() *v1.Amounts {
+	if x != nil {
+		return x.Free
+	}
+	return nil
+}
+
+func (x *Node) GetRemovable() bool {
+	if x != nil {
+		return x.Removable
+	}
+	return false
+}
+
+func (x *Node) GetBlockedText() uint32 {
+	if x != nil {
+		return x.BlockedText
+	}
+	return 0
+}
+
+func (x *Node) GetDisruptionCost() float64 {
+	if x != nil {
+		return x.DisruptionCost
+	}
+	return 0
+}
+
+// Budget is how many nodes of a pool may go now for a reason.
+type Budget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index into pools.
+	Pool uint32 `protobuf:"varint,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// Empty or Underutilized.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Nodes.
+	Nodes         uint32 `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Budget) GetPool() uint32 {
+	if x != nil {
+		return x.Pool
+	}
+	return 0
+}
+
+func (x *Budget) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Budget) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+// ProposedMove takes nodes of one pool away together. Where their pods go is the
+// host's: on room that is left, or on new nodes that cost less.
+type ProposedMove struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Indexes into nodes; at most 50.
+	Remove []uint32 `protobuf:"varint,1,rep,packed,name=remove,proto3" json:"remove,omitempty"`
+	// Order among moves, greater first. Finite.
+	Score float64 `protobuf:"fixed64,2,opt,name=score,proto3" json:"score,omitempty"`
+	// Why, for people; at most 200 characters.
+	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposedMove) Reset() {
+	*x = ProposedMove{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposedMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposedMove) ProtoMessage() {}
+
+func (x *ProposedMove) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposedMove.ProtoReflect.Descriptor instead.
+func (*ProposedMove) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ProposedMove) GetRemove() []uint32 {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+func (x *ProposedMove) GetScore() float64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *ProposedMove) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// Simulate asks for moves one after the other, each with the ones before it done.
+// Every Simulate starts with the world as it was sent.
+type Simulate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,000.
+	Moves         []*ProposedMove `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Simulate) Reset() {
+	*x = Simulate{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Simulate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Simulate) ProtoMessage() {}
+
+func (x *Simulate) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Simulate.ProtoReflect.Descriptor instead.
+func (*Simulate) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Simulate) GetMoves() []*ProposedMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+// Simulated answers one result for each move.
+type Simulated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the moves.
+	Trials        []*Trial `protobuf:"bytes,1,rep,name=trials,proto3" json:"trials,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Simulated) Reset() {
+	*x = Simulated{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Simulated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Simulated) ProtoMessage() {}
+
+func (x *Simulated) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Simulated.ProtoReflect.Descriptor instead.
+func (*Simulated) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Simulated) GetTrials() []*Trial {
+	if x != nil {
+		return x.Trials
+	}
+	return nil
+}
+
+// Trial is what would become of a move.
+type Trial struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it would be made.
+	Legal bool `protobuf:"varint,1,opt,name=legal,proto3" json:"legal,omitempty"`
+	// Why not: one word, such as Budget, and a text for people.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Text for people.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Price of the nodes that go, USD per hour.
+	UsdPerHourBefore float64 `protobuf:"fixed64,4,opt,name=usd_per_hour_before,json=usdPerHourBefore,proto3" json:"usd_per_hour_before,omitempty"`
+	// Price of the nodes that come, USD per hour.
+	UsdPerHourAfter float64 `protobuf:"fixed64,5,opt,name=usd_per_hour_after,json=usdPerHourAfter,proto3" json:"usd_per_hour_after,omitempty"`
+	// The same, should the dearest alternative be launched.
+	UsdPerHourAfterWorst float64 `protobuf:"fixed64,6,opt,name=usd_per_hour_after_worst,json=usdPerHourAfterWorst,proto3" json:"usd_per_hour_after_worst,omitempty"`
+	// Pods that are evicted.
+	PodsEvicted uint32 `protobuf:"varint,7,opt,name=pods_evicted,json=podsEvicted,proto3" json:"pods_evicted,omitempty"`
+	// Nodes that come.
+	Launch        []*LaunchedNode `protobuf:"bytes,8,rep,name=launch,proto3" json:"launch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trial) Reset() {
+	*x = Trial{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trial) ProtoMessage() {}
+
+func (x *Trial) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trial.ProtoReflect.Descriptor instead.
+func (*Trial) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Trial) GetLegal() bool {
+	if x != nil {
+		return x.Legal
+	}
+	return false
+}
+
+func (x *Trial) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Trial) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Trial) GetUsdPerHourBefore() float64 {
+	if x != nil {
+		return x.UsdPerHourBefore
+	}
+	return 0
+}
+
+func (x *Trial) GetUsdPerHourAfter() float64 {
+	if x != nil {
+		return x.UsdPerHourAfter
+	}
+	return 0
+}
+
+func (x *Trial) GetUsdPerHourAfterWorst() float64 {
+	if x != nil {
+		return x.UsdPerHourAfterWorst
+	}
+	return 0
+}
+
+func (x *Trial) GetPodsEvicted() uint32 {
+	if x != nil {
+		return x.PodsEvicted
+	}
+	return 0
+}
+
+func (x *Trial) GetLaunch() []*LaunchedNode {
+	if x != nil {
+		return x.Launch
+	}
+	return nil
+}
+
+// Proposal is the moves to be made; none is an answer, too: nothing is to be done.
+type Proposal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,000, in order: each is verified with the ones before it done.
+	Moves         []*ProposedMove `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Proposal) Reset() {
+	*x = Proposal{}
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Proposal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Proposal) ProtoMessage() {}
+
+func (x *Proposal) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_consolidation_v1_consolidation_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
+func (*Proposal) Descriptor() ([]byte, []int) {
+	return file_weir_consolidation_v1_consolidation_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Proposal) GetMoves() []*ProposedMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
 var File_weir_consolidation_v1_consolidation_proto protoreflect.FileDescriptor
 
 const file_weir_consolidation_v1_consolidation_proto_rawDesc = "" +
 	"\n" +
-	")weir/consolidation/v1/consolidation.proto\x12\x15weir.consolidation.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cweir/strategy/v1/state.proto\"\xc9\x01\n" +
+	")weir/consolidation/v1/consolidation.proto\x12\x15weir.consolidation.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a weir/strategy/v1/catalogue.proto\x1a\x1cweir/strategy/v1/state.proto\"\xc9\x01\n" +
 	"\fScoreRequest\x12%\n" +
 	"\x0ecatalogue_hash\x18\x01 \x01(\fR\rcatalogueHash\x12,\n" +
 	"\x03now\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x121\n" +
@@ -500,9 +1298,68 @@ const file_weir_consolidation_v1_consolidation_proto_rawDesc = "" +
 	"\aVerdict\x12\x16\n" +
 	"\x06accept\x18\x01 \x01(\bR\x06accept\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x01R\x05score\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2j\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x9a\x01\n" +
+	"\x0eProposeRequest\x12;\n" +
+	"\x05world\x18\x01 \x01(\v2#.weir.consolidation.v1.ProposeWorldH\x00R\x05world\x12@\n" +
+	"\tsimulated\x18\x02 \x01(\v2 .weir.consolidation.v1.SimulatedH\x00R\tsimulatedB\t\n" +
+	"\amessage\"\x9a\x01\n" +
+	"\x0fProposeResponse\x12=\n" +
+	"\bsimulate\x18\x01 \x01(\v2\x1f.weir.consolidation.v1.SimulateH\x00R\bsimulate\x12=\n" +
+	"\bproposal\x18\x02 \x01(\v2\x1f.weir.consolidation.v1.ProposalH\x00R\bproposalB\t\n" +
+	"\amessage\"\xe3\x02\n" +
+	"\fProposeWorld\x12%\n" +
+	"\x0ecatalogue_hash\x18\x01 \x01(\fR\rcatalogueHash\x12,\n" +
+	"\x03now\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12 \n" +
+	"\fusd_per_hour\x18\x03 \x03(\x01R\n" +
+	"usdPerHour\x121\n" +
+	"\x05pools\x18\x04 \x03(\v2\x1b.weir.strategy.v1.PoolStateR\x05pools\x12\x14\n" +
+	"\x05texts\x18\x05 \x03(\tR\x05texts\x121\n" +
+	"\x05nodes\x18\x06 \x03(\v2\x1b.weir.consolidation.v1.NodeR\x05nodes\x127\n" +
+	"\abudgets\x18\a \x03(\v2\x1d.weir.consolidation.v1.BudgetR\abudgets\x12'\n" +
+	"\x0fmax_simulations\x18\b \x01(\rR\x0emaxSimulations\"\x9a\x03\n" +
+	"\x04Node\x12\x1b\n" +
+	"\tname_text\x18\x01 \x01(\rR\bnameText\x12\x17\n" +
+	"\x04pool\x18\x02 \x01(\rH\x00R\x04pool\x88\x01\x01\x12\x1f\n" +
+	"\boffering\x18\x03 \x01(\rH\x01R\boffering\x88\x01\x01\x12 \n" +
+	"\fusd_per_hour\x18\x04 \x01(\x01R\n" +
+	"usdPerHour\x12\x1f\n" +
+	"\vage_seconds\x18\x05 \x01(\x03R\n" +
+	"ageSeconds\x12\x12\n" +
+	"\x04pods\x18\x06 \x01(\rR\x04pods\x125\n" +
+	"\brequests\x18\a \x01(\v2\x19.weir.strategy.v1.AmountsR\brequests\x12-\n" +
+	"\x04free\x18\b \x01(\v2\x19.weir.strategy.v1.AmountsR\x04free\x12\x1c\n" +
+	"\tremovable\x18\t \x01(\bR\tremovable\x12!\n" +
+	"\fblocked_text\x18\n" +
+	" \x01(\rR\vblockedText\x12'\n" +
+	"\x0fdisruption_cost\x18\v \x01(\x01R\x0edisruptionCostB\a\n" +
+	"\x05_poolB\v\n" +
+	"\t_offering\"J\n" +
+	"\x06Budget\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\rR\x05nodes\"N\n" +
+	"\fProposedMove\x12\x16\n" +
+	"\x06remove\x18\x01 \x03(\rR\x06remove\x12\x14\n" +
+	"\x05score\x18\x02 \x01(\x01R\x05score\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"E\n" +
+	"\bSimulate\x129\n" +
+	"\x05moves\x18\x01 \x03(\v2#.weir.consolidation.v1.ProposedMoveR\x05moves\"A\n" +
+	"\tSimulated\x124\n" +
+	"\x06trials\x18\x01 \x03(\v2\x1c.weir.consolidation.v1.TrialR\x06trials\"\xc3\x02\n" +
+	"\x05Trial\x12\x14\n" +
+	"\x05legal\x18\x01 \x01(\bR\x05legal\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12-\n" +
+	"\x13usd_per_hour_before\x18\x04 \x01(\x01R\x10usdPerHourBefore\x12+\n" +
+	"\x12usd_per_hour_after\x18\x05 \x01(\x01R\x0fusdPerHourAfter\x126\n" +
+	"\x18usd_per_hour_after_worst\x18\x06 \x01(\x01R\x14usdPerHourAfterWorst\x12!\n" +
+	"\fpods_evicted\x18\a \x01(\rR\vpodsEvicted\x12;\n" +
+	"\x06launch\x18\b \x03(\v2#.weir.consolidation.v1.LaunchedNodeR\x06launch\"E\n" +
+	"\bProposal\x129\n" +
+	"\x05moves\x18\x01 \x03(\v2#.weir.consolidation.v1.ProposedMoveR\x05moves2\xc8\x01\n" +
 	"\x14ConsolidationService\x12R\n" +
-	"\x05Score\x12#.weir.consolidation.v1.ScoreRequest\x1a$.weir.consolidation.v1.ScoreResponseBRZPgithub.com/weir-project/weir/plugins/proto/weir/consolidation/v1;consolidationv1b\x06proto3"
+	"\x05Score\x12#.weir.consolidation.v1.ScoreRequest\x1a$.weir.consolidation.v1.ScoreResponse\x12\\\n" +
+	"\aPropose\x12%.weir.consolidation.v1.ProposeRequest\x1a&.weir.consolidation.v1.ProposeResponse(\x010\x01BRZPgithub.com/weir-project/weir/plugins/proto/weir/consolidation/v1;consolidationv1b\x06proto3"
 
 var (
 	file_weir_consolidation_v1_consolidation_proto_rawDescOnce sync.Once
@@ -516,7 +1373,7 @@ func file_weir_consolidation_v1_consolidation_proto_rawDescGZIP() []byte {
 	return file_weir_consolidation_v1_consolidation_proto_rawDescData
 }
 
-var file_weir_consolidation_v1_consolidation_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_weir_consolidation_v1_consolidation_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_weir_consolidation_v1_consolidation_proto_goTypes = []any{
 	(*ScoreRequest)(nil),          // 0: weir.consolidation.v1.ScoreRequest
 	(*Move)(nil),                  // 1: weir.consolidation.v1.Move
@@ -524,23 +1381,50 @@ var file_weir_consolidation_v1_consolidation_proto_goTypes = []any{
 	(*LaunchedNode)(nil),          // 3: weir.consolidation.v1.LaunchedNode
 	(*ScoreResponse)(nil),         // 4: weir.consolidation.v1.ScoreResponse
 	(*Verdict)(nil),               // 5: weir.consolidation.v1.Verdict
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(*v1.PoolState)(nil),          // 7: weir.strategy.v1.PoolState
+	(*ProposeRequest)(nil),        // 6: weir.consolidation.v1.ProposeRequest
+	(*ProposeResponse)(nil),       // 7: weir.consolidation.v1.ProposeResponse
+	(*ProposeWorld)(nil),          // 8: weir.consolidation.v1.ProposeWorld
+	(*Node)(nil),                  // 9: weir.consolidation.v1.Node
+	(*Budget)(nil),                // 10: weir.consolidation.v1.Budget
+	(*ProposedMove)(nil),          // 11: weir.consolidation.v1.ProposedMove
+	(*Simulate)(nil),              // 12: weir.consolidation.v1.Simulate
+	(*Simulated)(nil),             // 13: weir.consolidation.v1.Simulated
+	(*Trial)(nil),                 // 14: weir.consolidation.v1.Trial
+	(*Proposal)(nil),              // 15: weir.consolidation.v1.Proposal
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*v1.PoolState)(nil),          // 17: weir.strategy.v1.PoolState
+	(*v1.Amounts)(nil),            // 18: weir.strategy.v1.Amounts
 }
 var file_weir_consolidation_v1_consolidation_proto_depIdxs = []int32{
-	6, // 0: weir.consolidation.v1.ScoreRequest.now:type_name -> google.protobuf.Timestamp
-	7, // 1: weir.consolidation.v1.ScoreRequest.pools:type_name -> weir.strategy.v1.PoolState
-	1, // 2: weir.consolidation.v1.ScoreRequest.moves:type_name -> weir.consolidation.v1.Move
-	2, // 3: weir.consolidation.v1.Move.remove:type_name -> weir.consolidation.v1.RemovedNode
-	3, // 4: weir.consolidation.v1.Move.launch:type_name -> weir.consolidation.v1.LaunchedNode
-	5, // 5: weir.consolidation.v1.ScoreResponse.verdicts:type_name -> weir.consolidation.v1.Verdict
-	0, // 6: weir.consolidation.v1.ConsolidationService.Score:input_type -> weir.consolidation.v1.ScoreRequest
-	4, // 7: weir.consolidation.v1.ConsolidationService.Score:output_type -> weir.consolidation.v1.ScoreResponse
-	7, // [7:8] is the sub-list for method output_type
-	6, // [6:7] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	16, // 0: weir.consolidation.v1.ScoreRequest.now:type_name -> google.protobuf.Timestamp
+	17, // 1: weir.consolidation.v1.ScoreRequest.pools:type_name -> weir.strategy.v1.PoolState
+	1,  // 2: weir.consolidation.v1.ScoreRequest.moves:type_name -> weir.consolidation.v1.Move
+	2,  // 3: weir.consolidation.v1.Move.remove:type_name -> weir.consolidation.v1.RemovedNode
+	3,  // 4: weir.consolidation.v1.Move.launch:type_name -> weir.consolidation.v1.LaunchedNode
+	5,  // 5: weir.consolidation.v1.ScoreResponse.verdicts:type_name -> weir.consolidation.v1.Verdict
+	8,  // 6: weir.consolidation.v1.ProposeRequest.world:type_name -> weir.consolidation.v1.ProposeWorld
+	13, // 7: weir.consolidation.v1.ProposeRequest.simulated:type_name -> weir.consolidation.v1.Simulated
+	12, // 8: weir.consolidation.v1.ProposeResponse.simulate:type_name -> weir.consolidation.v1.Simulate
+	15, // 9: weir.consolidation.v1.ProposeResponse.proposal:type_name -> weir.consolidation.v1.Proposal
+	16, // 10: weir.consolidation.v1.ProposeWorld.now:type_name -> google.protobuf.Timestamp
+	17, // 11: weir.consolidation.v1.ProposeWorld.pools:type_name -> weir.strategy.v1.PoolState
+	9,  // 12: weir.consolidation.v1.ProposeWorld.nodes:type_name -> weir.consolidation.v1.Node
+	10, // 13: weir.consolidation.v1.ProposeWorld.budgets:type_name -> weir.consolidation.v1.Budget
+	18, // 14: weir.consolidation.v1.Node.requests:type_name -> weir.strategy.v1.Amounts
+	18, // 15: weir.consolidation.v1.Node.free:type_name -> weir.strategy.v1.Amounts
+	11, // 16: weir.consolidation.v1.Simulate.moves:type_name -> weir.consolidation.v1.ProposedMove
+	14, // 17: weir.consolidation.v1.Simulated.trials:type_name -> weir.consolidation.v1.Trial
+	3,  // 18: weir.consolidation.v1.Trial.launch:type_name -> weir.consolidation.v1.LaunchedNode
+	11, // 19: weir.consolidation.v1.Proposal.moves:type_name -> weir.consolidation.v1.ProposedMove
+	0,  // 20: weir.consolidation.v1.ConsolidationService.Score:input_type -> weir.consolidation.v1.ScoreRequest
+	6,  // 21: weir.consolidation.v1.ConsolidationService.Propose:input_type -> weir.consolidation.v1.ProposeRequest
+	4,  // 22: weir.consolidation.v1.ConsolidationService.Score:output_type -> weir.consolidation.v1.ScoreResponse
+	7,  // 23: weir.consolidation.v1.ConsolidationService.Propose:output_type -> weir.consolidation.v1.ProposeResponse
+	22, // [22:24] is the sub-list for method output_type
+	20, // [20:22] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_weir_consolidation_v1_consolidation_proto_init() }
@@ -549,13 +1433,22 @@ func file_weir_consolidation_v1_consolidation_proto_init() {
 		return
 	}
 	file_weir_consolidation_v1_consolidation_proto_msgTypes[2].OneofWrappers = []any{}
+	file_weir_consolidation_v1_consolidation_proto_msgTypes[6].OneofWrappers = []any{
+		(*ProposeRequest_World)(nil),
+		(*ProposeRequest_Simulated)(nil),
+	}
+	file_weir_consolidation_v1_consolidation_proto_msgTypes[7].OneofWrappers = []any{
+		(*ProposeResponse_Simulate)(nil),
+		(*ProposeResponse_Proposal)(nil),
+	}
+	file_weir_consolidation_v1_consolidation_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_consolidation_v1_consolidation_proto_rawDesc), len(file_weir_consolidation_v1_consolidation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

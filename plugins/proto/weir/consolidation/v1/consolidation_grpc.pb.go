@@ -19,7 +19,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ConsolidationService_Score_FullMethodName = "/weir.consolidation.v1.ConsolidationService/Score"
+	ConsolidationService_Score_FullMethodName   = "/weir.consolidation.v1.ConsolidationService/Score"
+	ConsolidationService_Propose_FullMethodName = "/weir.consolidation.v1.ConsolidationService/Propose"
 )
 
 // ConsolidationServiceClient is the client API for ConsolidationService service.
@@ -33,6 +34,12 @@ const (
 type ConsolidationServiceClient interface {
 	// Score judges moves.
 	Score(ctx context.Context, in *ScoreRequest, opts ...grpc.CallOption) (*ScoreResponse, error)
+	// Propose finds moves: level propose. The host sends the world; the strategy asks
+	// for simulations as often as it likes, up to the bound that the world names, each
+	// time one message that the host answers by one; and ends with its proposal. The
+	// host verifies each move as it does its own: budgets, disruption budgets, room or
+	// cheaper nodes for every pod, limits.
+	Propose(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProposeRequest, ProposeResponse], error)
 }
 
 type consolidationServiceClient struct {
@@ -53,6 +60,19 @@ func (c *consolidationServiceClient) Score(ctx context.Context, in *ScoreRequest
 	return out, nil
 }
 
+func (c *consolidationServiceClient) Propose(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProposeRequest, ProposeResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ConsolidationService_ServiceDesc.Streams[0], ConsolidationService_Propose_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ProposeRequest, ProposeResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ConsolidationService_ProposeClient = grpc.BidiStreamingClient[ProposeRequest, ProposeResponse]
+
 // ConsolidationServiceServer is the server API for ConsolidationService service.
 // All implementations must embed UnimplementedConsolidationServiceServer
 // for forward compatibility.
@@ -64,6 +84,12 @@ func (c *consolidationServiceClient) Score(ctx context.Context, in *ScoreRequest
 type ConsolidationServiceServer interface {
 	// Score judges moves.
 	Score(context.Context, *ScoreRequest) (*ScoreResponse, error)
+	// Propose finds moves: level propose. The host sends the world; the strategy asks
+	// for simulations as often as it likes, up to the bound that the world names, each
+	// time one message that the host answers by one; and ends with its proposal. The
+	// host verifies each move as it does its own: budgets, disruption budgets, room or
+	// cheaper nodes for every pod, limits.
+	Propose(grpc.BidiStreamingServer[ProposeRequest, ProposeResponse]) error
 	mustEmbedUnimplementedConsolidationServiceServer()
 }
 
@@ -76,6 +102,9 @@ type UnimplementedConsolidationServiceServer struct{}
 
 func (UnimplementedConsolidationServiceServer) Score(context.Context, *ScoreRequest) (*ScoreResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Score not implemented")
+}
+func (UnimplementedConsolidationServiceServer) Propose(grpc.BidiStreamingServer[ProposeRequest, ProposeResponse]) error {
+	return status.Error(codes.Unimplemented, "method Propose not implemented")
 }
 func (UnimplementedConsolidationServiceServer) mustEmbedUnimplementedConsolidationServiceServer() {}
 func (UnimplementedConsolidationServiceServer) testEmbeddedByValue()                              {}
@@ -116,6 +145,13 @@ func _ConsolidationService_Score_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ConsolidationService_Propose_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ConsolidationServiceServer).Propose(&grpc.GenericServerStream[ProposeRequest, ProposeResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ConsolidationService_ProposeServer = grpc.BidiStreamingServer[ProposeRequest, ProposeResponse]
+
 // ConsolidationService_ServiceDesc is the grpc.ServiceDesc for ConsolidationService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -128,6 +164,13 @@ var ConsolidationService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ConsolidationService_Score_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Propose",
+			Handler:       _ConsolidationService_Propose_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "weir/consolidation/v1/consolidation.proto",
 }

@@ -187,6 +187,63 @@ func (Over) EnumDescriptor() ([]byte, []int) {
 	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{2}
 }
 
+// Relation is what Neighbours asks for.
+type Relation int32
+
+const (
+	// Not set.
+	Relation_RELATION_UNSPECIFIED Relation = 0
+	// Pods lie evenly over the domains.
+	Relation_RELATION_SPREAD Relation = 1
+	// Each lies in a domain with one of the groups.
+	Relation_RELATION_AFFINITY Relation = 2
+	// None lies in a domain with one of the groups.
+	Relation_RELATION_ANTI_AFFINITY Relation = 3
+)
+
+// Enum value maps for Relation.
+var (
+	Relation_name = map[int32]string{
+		0: "RELATION_UNSPECIFIED",
+		1: "RELATION_SPREAD",
+		2: "RELATION_AFFINITY",
+		3: "RELATION_ANTI_AFFINITY",
+	}
+	Relation_value = map[string]int32{
+		"RELATION_UNSPECIFIED":   0,
+		"RELATION_SPREAD":        1,
+		"RELATION_AFFINITY":      2,
+		"RELATION_ANTI_AFFINITY": 3,
+	}
+)
+
+func (x Relation) Enum() *Relation {
+	p := new(Relation)
+	*p = x
+	return p
+}
+
+func (x Relation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Relation) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_instanceselection_v1_instanceselection_proto_enumTypes[3].Descriptor()
+}
+
+func (Relation) Type() protoreflect.EnumType {
+	return &file_weir_instanceselection_v1_instanceselection_proto_enumTypes[3]
+}
+
+func (x Relation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Relation.Descriptor instead.
+func (Relation) EnumDescriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{3}
+}
+
 // PriceRequest is one batch. Bounds: 1,000 pools, 16 MiB.
 type PriceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1026,11 +1083,651 @@ func (x *Variety) GetMin() uint32 {
 	return 0
 }
 
+// PlanRequest is the pods that need new nodes: those that have room on nodes that are
+// there have been left out. Bounds: 50,000 groups, 100,000 sets, 16 MiB.
+type PlanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What Price was asked with, for the pools that may be planned for.
+	Market *PriceRequest `protobuf:"bytes,1,opt,name=market,proto3" json:"market,omitempty"`
+	// Texts that fields ending in _text refer to.
+	Texts []string `protobuf:"bytes,2,rep,name=texts,proto3" json:"texts,omitempty"`
+	// Sets of offerings; groups and rooms refer to them by index.
+	Sets []*OfferingSet `protobuf:"bytes,3,rep,name=sets,proto3" json:"sets,omitempty"`
+	// Pods, grouped by equal demands.
+	Groups []*PodGroup `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
+	// What a new node of each pool holds back and what may still be bought, in the order
+	// of market.pools.
+	Rooms         []*PoolRoom `protobuf:"bytes,5,rep,name=rooms,proto3" json:"rooms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRequest) Reset() {
+	*x = PlanRequest{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRequest) ProtoMessage() {}
+
+func (x *PlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
+func (*PlanRequest) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PlanRequest) GetMarket() *PriceRequest {
+	if x != nil {
+		return x.Market
+	}
+	return nil
+}
+
+func (x *PlanRequest) GetTexts() []string {
+	if x != nil {
+		return x.Texts
+	}
+	return nil
+}
+
+func (x *PlanRequest) GetSets() []*OfferingSet {
+	if x != nil {
+		return x.Sets
+	}
+	return nil
+}
+
+func (x *PlanRequest) GetGroups() []*PodGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *PlanRequest) GetRooms() []*PoolRoom {
+	if x != nil {
+		return x.Rooms
+	}
+	return nil
+}
+
+// OfferingSet is some offerings of the catalogue.
+type OfferingSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ascending indexes; the first one as it is, the others as the distance from the one
+	// before.
+	Deltas        []uint32 `protobuf:"varint,1,rep,packed,name=deltas,proto3" json:"deltas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferingSet) Reset() {
+	*x = OfferingSet{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferingSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferingSet) ProtoMessage() {}
+
+func (x *OfferingSet) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferingSet.ProtoReflect.Descriptor instead.
+func (*OfferingSet) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *OfferingSet) GetDeltas() []uint32 {
+	if x != nil {
+		return x.Deltas
+	}
+	return nil
+}
+
+// PoolRoom is what counts for all new nodes of a pool.
+type PoolRoom struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the pods of DaemonSets take of a new node. Offerings that are in no entry
+	// have none.
+	Daemons []*Daemons `protobuf:"bytes,1,rep,name=daemons,proto3" json:"daemons,omitempty"`
+	// What the pool's limits leave, by resource.
+	Left []*v1.Extended `protobuf:"bytes,2,rep,name=left,proto3" json:"left,omitempty"`
+	// How many nodes they leave; not set = any number.
+	NodesLeft     *uint32 `protobuf:"varint,3,opt,name=nodes_left,json=nodesLeft,proto3,oneof" json:"nodes_left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolRoom) Reset() {
+	*x = PoolRoom{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolRoom) ProtoMessage() {}
+
+func (x *PoolRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolRoom.ProtoReflect.Descriptor instead.
+func (*PoolRoom) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PoolRoom) GetDaemons() []*Daemons {
+	if x != nil {
+		return x.Daemons
+	}
+	return nil
+}
+
+func (x *PoolRoom) GetLeft() []*v1.Extended {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *PoolRoom) GetNodesLeft() uint32 {
+	if x != nil && x.NodesLeft != nil {
+		return *x.NodesLeft
+	}
+	return 0
+}
+
+// Daemons is what daemon pods take on nodes of some offerings.
+type Daemons struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index into sets.
+	Set uint32 `protobuf:"varint,1,opt,name=set,proto3" json:"set,omitempty"`
+	// To be taken off the room of the type.
+	Requests      *v1.Amounts `protobuf:"bytes,2,opt,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Daemons) Reset() {
+	*x = Daemons{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Daemons) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Daemons) ProtoMessage() {}
+
+func (x *Daemons) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Daemons.ProtoReflect.Descriptor instead.
+func (*Daemons) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Daemons) GetSet() uint32 {
+	if x != nil {
+		return x.Set
+	}
+	return 0
+}
+
+func (x *Daemons) GetRequests() *v1.Amounts {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+// PodGroup is pods that ask for the very same.
+type PodGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many.
+	Pods uint32 `protobuf:"varint,1,opt,name=pods,proto3" json:"pods,omitempty"`
+	// What one of them asks for.
+	Requests *v1.Amounts `protobuf:"bytes,2,opt,name=requests,proto3" json:"requests,omitempty"`
+	// Where they may run, by pool: what their requirements, tolerations and volumes
+	// allow and can be bought. Pools that are not there can take none.
+	Allowed []*Allowed `protobuf:"bytes,3,rep,name=allowed,proto3" json:"allowed,omitempty"`
+	// Priority of the pods.
+	Priority int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	// What they ask of the pods around them; where there is something, leaving them to
+	// the engine is a good answer.
+	Neighbours    []*Neighbours `protobuf:"bytes,5,rep,name=neighbours,proto3" json:"neighbours,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodGroup) Reset() {
+	*x = PodGroup{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodGroup) ProtoMessage() {}
+
+func (x *PodGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodGroup.ProtoReflect.Descriptor instead.
+func (*PodGroup) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PodGroup) GetPods() uint32 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
+func (x *PodGroup) GetRequests() *v1.Amounts {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *PodGroup) GetAllowed() []*Allowed {
+	if x != nil {
+		return x.Allowed
+	}
+	return nil
+}
+
+func (x *PodGroup) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *PodGroup) GetNeighbours() []*Neighbours {
+	if x != nil {
+		return x.Neighbours
+	}
+	return nil
+}
+
+// Allowed is the offerings of a pool that a group may use.
+type Allowed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index into market.pools.
+	Pool uint32 `protobuf:"varint,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// Index into sets.
+	Set           uint32 `protobuf:"varint,2,opt,name=set,proto3" json:"set,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Allowed) Reset() {
+	*x = Allowed{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Allowed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Allowed) ProtoMessage() {}
+
+func (x *Allowed) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Allowed.ProtoReflect.Descriptor instead.
+func (*Allowed) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Allowed) GetPool() uint32 {
+	if x != nil {
+		return x.Pool
+	}
+	return 0
+}
+
+func (x *Allowed) GetSet() uint32 {
+	if x != nil {
+		return x.Set
+	}
+	return 0
+}
+
+// Neighbours is a spread or an affinity of a group, as a rule. What runs already counts
+// for it as well and is not told here; the engine verifies it.
+type Neighbours struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is asked.
+	Relation Relation `protobuf:"varint,1,opt,name=relation,proto3,enum=weir.instanceselection.v1.Relation" json:"relation,omitempty"`
+	// Label that makes the domains, such as topology.kubernetes.io/zone.
+	KeyText uint32 `protobuf:"varint,2,opt,name=key_text,json=keyText,proto3" json:"key_text,omitempty"`
+	// Greatest difference, of a spread.
+	MaxSkew uint32 `protobuf:"varint,3,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
+	// Groups of this request whose pods it counts, as indexes into groups.
+	Groups        []uint32 `protobuf:"varint,4,rep,packed,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Neighbours) Reset() {
+	*x = Neighbours{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Neighbours) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Neighbours) ProtoMessage() {}
+
+func (x *Neighbours) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Neighbours.ProtoReflect.Descriptor instead.
+func (*Neighbours) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Neighbours) GetRelation() Relation {
+	if x != nil {
+		return x.Relation
+	}
+	return Relation_RELATION_UNSPECIFIED
+}
+
+func (x *Neighbours) GetKeyText() uint32 {
+	if x != nil {
+		return x.KeyText
+	}
+	return 0
+}
+
+func (x *Neighbours) GetMaxSkew() uint32 {
+	if x != nil {
+		return x.MaxSkew
+	}
+	return 0
+}
+
+func (x *Neighbours) GetGroups() []uint32 {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// PlanResponse is the nodes to be bought. Bounds: 100,000 nodes, 16 MiB; none at all is
+// an empty answer, unless there was no group.
+type PlanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nodes.
+	Nodes         []*PlannedNode `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanResponse) Reset() {
+	*x = PlanResponse{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanResponse) ProtoMessage() {}
+
+func (x *PlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
+func (*PlanResponse) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PlanResponse) GetNodes() []*PlannedNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// PlannedNode is one node, or several that are alike.
+type PlannedNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index into market.pools.
+	Pool uint32 `protobuf:"varint,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// Index into the catalogue's offerings. Others that hold the same pods and cost at
+	// most a quarter more are named in the launch beside it, by the host.
+	Offering uint32 `protobuf:"varint,2,opt,name=offering,proto3" json:"offering,omitempty"`
+	// How many such nodes; 0 = one.
+	Count uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// The pods on each of them.
+	Pods          []*PodCount `protobuf:"bytes,4,rep,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedNode) Reset() {
+	*x = PlannedNode{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedNode) ProtoMessage() {}
+
+func (x *PlannedNode) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedNode.ProtoReflect.Descriptor instead.
+func (*PlannedNode) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PlannedNode) GetPool() uint32 {
+	if x != nil {
+		return x.Pool
+	}
+	return 0
+}
+
+func (x *PlannedNode) GetOffering() uint32 {
+	if x != nil {
+		return x.Offering
+	}
+	return 0
+}
+
+func (x *PlannedNode) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *PlannedNode) GetPods() []*PodCount {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+// PodCount is some pods of a group.
+type PodCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index into groups.
+	Group uint32 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
+	// How many, at least one.
+	Pods          uint32 `protobuf:"varint,2,opt,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodCount) Reset() {
+	*x = PodCount{}
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodCount) ProtoMessage() {}
+
+func (x *PodCount) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_instanceselection_v1_instanceselection_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodCount.ProtoReflect.Descriptor instead.
+func (*PodCount) Descriptor() ([]byte, []int) {
+	return file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PodCount) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *PodCount) GetPods() uint32 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
 var File_weir_instanceselection_v1_instanceselection_proto protoreflect.FileDescriptor
 
 const file_weir_instanceselection_v1_instanceselection_proto_rawDesc = "" +
 	"\n" +
-	"1weir/instanceselection/v1/instanceselection.proto\x12\x19weir.instanceselection.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cweir/strategy/v1/state.proto\"\xed\x02\n" +
+	"1weir/instanceselection/v1/instanceselection.proto\x12\x19weir.instanceselection.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a weir/strategy/v1/catalogue.proto\x1a\x1cweir/strategy/v1/state.proto\"\xed\x02\n" +
 	"\fPriceRequest\x12%\n" +
 	"\x0ecatalogue_hash\x18\x01 \x01(\fR\rcatalogueHash\x12,\n" +
 	"\x03now\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12 \n" +
@@ -1085,7 +1782,51 @@ const file_weir_instanceselection_v1_instanceselection_proto_rawDesc = "" +
 	"\x05share\x18\x02 \x01(\x01R\x05share\"P\n" +
 	"\aVariety\x123\n" +
 	"\x04over\x18\x01 \x01(\x0e2\x1f.weir.instanceselection.v1.OverR\x04over\x12\x10\n" +
-	"\x03min\x18\x02 \x01(\rR\x03min*U\n" +
+	"\x03min\x18\x02 \x01(\rR\x03min\"\x98\x02\n" +
+	"\vPlanRequest\x12?\n" +
+	"\x06market\x18\x01 \x01(\v2'.weir.instanceselection.v1.PriceRequestR\x06market\x12\x14\n" +
+	"\x05texts\x18\x02 \x03(\tR\x05texts\x12:\n" +
+	"\x04sets\x18\x03 \x03(\v2&.weir.instanceselection.v1.OfferingSetR\x04sets\x12;\n" +
+	"\x06groups\x18\x04 \x03(\v2#.weir.instanceselection.v1.PodGroupR\x06groups\x129\n" +
+	"\x05rooms\x18\x05 \x03(\v2#.weir.instanceselection.v1.PoolRoomR\x05rooms\"%\n" +
+	"\vOfferingSet\x12\x16\n" +
+	"\x06deltas\x18\x01 \x03(\rR\x06deltas\"\xab\x01\n" +
+	"\bPoolRoom\x12<\n" +
+	"\adaemons\x18\x01 \x03(\v2\".weir.instanceselection.v1.DaemonsR\adaemons\x12.\n" +
+	"\x04left\x18\x02 \x03(\v2\x1a.weir.strategy.v1.ExtendedR\x04left\x12\"\n" +
+	"\n" +
+	"nodes_left\x18\x03 \x01(\rH\x00R\tnodesLeft\x88\x01\x01B\r\n" +
+	"\v_nodes_left\"R\n" +
+	"\aDaemons\x12\x10\n" +
+	"\x03set\x18\x01 \x01(\rR\x03set\x125\n" +
+	"\brequests\x18\x02 \x01(\v2\x19.weir.strategy.v1.AmountsR\brequests\"\xf6\x01\n" +
+	"\bPodGroup\x12\x12\n" +
+	"\x04pods\x18\x01 \x01(\rR\x04pods\x125\n" +
+	"\brequests\x18\x02 \x01(\v2\x19.weir.strategy.v1.AmountsR\brequests\x12<\n" +
+	"\aallowed\x18\x03 \x03(\v2\".weir.instanceselection.v1.AllowedR\aallowed\x12\x1a\n" +
+	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12E\n" +
+	"\n" +
+	"neighbours\x18\x05 \x03(\v2%.weir.instanceselection.v1.NeighboursR\n" +
+	"neighbours\"/\n" +
+	"\aAllowed\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x10\n" +
+	"\x03set\x18\x02 \x01(\rR\x03set\"\x9b\x01\n" +
+	"\n" +
+	"Neighbours\x12?\n" +
+	"\brelation\x18\x01 \x01(\x0e2#.weir.instanceselection.v1.RelationR\brelation\x12\x19\n" +
+	"\bkey_text\x18\x02 \x01(\rR\akeyText\x12\x19\n" +
+	"\bmax_skew\x18\x03 \x01(\rR\amaxSkew\x12\x16\n" +
+	"\x06groups\x18\x04 \x03(\rR\x06groups\"L\n" +
+	"\fPlanResponse\x12<\n" +
+	"\x05nodes\x18\x01 \x03(\v2&.weir.instanceselection.v1.PlannedNodeR\x05nodes\"\x8c\x01\n" +
+	"\vPlannedNode\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x1a\n" +
+	"\boffering\x18\x02 \x01(\rR\boffering\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\x127\n" +
+	"\x04pods\x18\x04 \x03(\v2#.weir.instanceselection.v1.PodCountR\x04pods\"4\n" +
+	"\bPodCount\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\rR\x05group\x12\x12\n" +
+	"\x04pods\x18\x02 \x01(\rR\x04pods*U\n" +
 	"\aPacking\x12\x17\n" +
 	"\x13PACKING_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12PACKING_LEAST_COST\x10\x01\x12\x19\n" +
@@ -1099,9 +1840,15 @@ const file_weir_instanceselection_v1_instanceselection_proto_rawDesc = "" +
 	"\x10OVER_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"OVER_ZONES\x10\x01\x12\x13\n" +
-	"\x0fOVER_SPOT_POOLS\x10\x022v\n" +
+	"\x0fOVER_SPOT_POOLS\x10\x02*l\n" +
+	"\bRelation\x12\x18\n" +
+	"\x14RELATION_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fRELATION_SPREAD\x10\x01\x12\x15\n" +
+	"\x11RELATION_AFFINITY\x10\x02\x12\x1a\n" +
+	"\x16RELATION_ANTI_AFFINITY\x10\x032\xcf\x01\n" +
 	"\x18InstanceSelectionService\x12Z\n" +
-	"\x05Price\x12'.weir.instanceselection.v1.PriceRequest\x1a(.weir.instanceselection.v1.PriceResponseBZZXgithub.com/weir-project/weir/plugins/proto/weir/instanceselection/v1;instanceselectionv1b\x06proto3"
+	"\x05Price\x12'.weir.instanceselection.v1.PriceRequest\x1a(.weir.instanceselection.v1.PriceResponse\x12W\n" +
+	"\x04Plan\x12&.weir.instanceselection.v1.PlanRequest\x1a'.weir.instanceselection.v1.PlanResponseBZZXgithub.com/weir-project/weir/plugins/proto/weir/instanceselection/v1;instanceselectionv1b\x06proto3"
 
 var (
 	file_weir_instanceselection_v1_instanceselection_proto_rawDescOnce sync.Once
@@ -1115,54 +1862,82 @@ func file_weir_instanceselection_v1_instanceselection_proto_rawDescGZIP() []byte
 	return file_weir_instanceselection_v1_instanceselection_proto_rawDescData
 }
 
-var file_weir_instanceselection_v1_instanceselection_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_weir_instanceselection_v1_instanceselection_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_weir_instanceselection_v1_instanceselection_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_weir_instanceselection_v1_instanceselection_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_weir_instanceselection_v1_instanceselection_proto_goTypes = []any{
 	(Packing)(0),                  // 0: weir.instanceselection.v1.Packing
 	(Measure)(0),                  // 1: weir.instanceselection.v1.Measure
 	(Over)(0),                     // 2: weir.instanceselection.v1.Over
-	(*PriceRequest)(nil),          // 3: weir.instanceselection.v1.PriceRequest
-	(*Demand)(nil),                // 4: weir.instanceselection.v1.Demand
-	(*PriceResponse)(nil),         // 5: weir.instanceselection.v1.PriceResponse
-	(*PoolPrices)(nil),            // 6: weir.instanceselection.v1.PoolPrices
-	(*SteppedPrice)(nil),          // 7: weir.instanceselection.v1.SteppedPrice
-	(*Step)(nil),                  // 8: weir.instanceselection.v1.Step
-	(*Veto)(nil),                  // 9: weir.instanceselection.v1.Veto
-	(*Limit)(nil),                 // 10: weir.instanceselection.v1.Limit
-	(*Share)(nil),                 // 11: weir.instanceselection.v1.Share
-	(*PodsPerNode)(nil),           // 12: weir.instanceselection.v1.PodsPerNode
-	(*Variety)(nil),               // 13: weir.instanceselection.v1.Variety
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*v1.OfferingHealth)(nil),     // 15: weir.strategy.v1.OfferingHealth
-	(*v1.PoolState)(nil),          // 16: weir.strategy.v1.PoolState
-	(*v1.Commitment)(nil),         // 17: weir.strategy.v1.Commitment
-	(*v1.OfferingSelector)(nil),   // 18: weir.strategy.v1.OfferingSelector
+	(Relation)(0),                 // 3: weir.instanceselection.v1.Relation
+	(*PriceRequest)(nil),          // 4: weir.instanceselection.v1.PriceRequest
+	(*Demand)(nil),                // 5: weir.instanceselection.v1.Demand
+	(*PriceResponse)(nil),         // 6: weir.instanceselection.v1.PriceResponse
+	(*PoolPrices)(nil),            // 7: weir.instanceselection.v1.PoolPrices
+	(*SteppedPrice)(nil),          // 8: weir.instanceselection.v1.SteppedPrice
+	(*Step)(nil),                  // 9: weir.instanceselection.v1.Step
+	(*Veto)(nil),                  // 10: weir.instanceselection.v1.Veto
+	(*Limit)(nil),                 // 11: weir.instanceselection.v1.Limit
+	(*Share)(nil),                 // 12: weir.instanceselection.v1.Share
+	(*PodsPerNode)(nil),           // 13: weir.instanceselection.v1.PodsPerNode
+	(*Variety)(nil),               // 14: weir.instanceselection.v1.Variety
+	(*PlanRequest)(nil),           // 15: weir.instanceselection.v1.PlanRequest
+	(*OfferingSet)(nil),           // 16: weir.instanceselection.v1.OfferingSet
+	(*PoolRoom)(nil),              // 17: weir.instanceselection.v1.PoolRoom
+	(*Daemons)(nil),               // 18: weir.instanceselection.v1.Daemons
+	(*PodGroup)(nil),              // 19: weir.instanceselection.v1.PodGroup
+	(*Allowed)(nil),               // 20: weir.instanceselection.v1.Allowed
+	(*Neighbours)(nil),            // 21: weir.instanceselection.v1.Neighbours
+	(*PlanResponse)(nil),          // 22: weir.instanceselection.v1.PlanResponse
+	(*PlannedNode)(nil),           // 23: weir.instanceselection.v1.PlannedNode
+	(*PodCount)(nil),              // 24: weir.instanceselection.v1.PodCount
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*v1.OfferingHealth)(nil),     // 26: weir.strategy.v1.OfferingHealth
+	(*v1.PoolState)(nil),          // 27: weir.strategy.v1.PoolState
+	(*v1.Commitment)(nil),         // 28: weir.strategy.v1.Commitment
+	(*v1.OfferingSelector)(nil),   // 29: weir.strategy.v1.OfferingSelector
+	(*v1.Extended)(nil),           // 30: weir.strategy.v1.Extended
+	(*v1.Amounts)(nil),            // 31: weir.strategy.v1.Amounts
 }
 var file_weir_instanceselection_v1_instanceselection_proto_depIdxs = []int32{
-	14, // 0: weir.instanceselection.v1.PriceRequest.now:type_name -> google.protobuf.Timestamp
-	15, // 1: weir.instanceselection.v1.PriceRequest.health:type_name -> weir.strategy.v1.OfferingHealth
-	16, // 2: weir.instanceselection.v1.PriceRequest.pools:type_name -> weir.strategy.v1.PoolState
-	17, // 3: weir.instanceselection.v1.PriceRequest.commitments:type_name -> weir.strategy.v1.Commitment
-	4,  // 4: weir.instanceselection.v1.PriceRequest.demand:type_name -> weir.instanceselection.v1.Demand
-	6,  // 5: weir.instanceselection.v1.PriceResponse.pools:type_name -> weir.instanceselection.v1.PoolPrices
-	7,  // 6: weir.instanceselection.v1.PoolPrices.stepped:type_name -> weir.instanceselection.v1.SteppedPrice
-	9,  // 7: weir.instanceselection.v1.PoolPrices.vetoes:type_name -> weir.instanceselection.v1.Veto
-	10, // 8: weir.instanceselection.v1.PoolPrices.limits:type_name -> weir.instanceselection.v1.Limit
+	25, // 0: weir.instanceselection.v1.PriceRequest.now:type_name -> google.protobuf.Timestamp
+	26, // 1: weir.instanceselection.v1.PriceRequest.health:type_name -> weir.strategy.v1.OfferingHealth
+	27, // 2: weir.instanceselection.v1.PriceRequest.pools:type_name -> weir.strategy.v1.PoolState
+	28, // 3: weir.instanceselection.v1.PriceRequest.commitments:type_name -> weir.strategy.v1.Commitment
+	5,  // 4: weir.instanceselection.v1.PriceRequest.demand:type_name -> weir.instanceselection.v1.Demand
+	7,  // 5: weir.instanceselection.v1.PriceResponse.pools:type_name -> weir.instanceselection.v1.PoolPrices
+	8,  // 6: weir.instanceselection.v1.PoolPrices.stepped:type_name -> weir.instanceselection.v1.SteppedPrice
+	10, // 7: weir.instanceselection.v1.PoolPrices.vetoes:type_name -> weir.instanceselection.v1.Veto
+	11, // 8: weir.instanceselection.v1.PoolPrices.limits:type_name -> weir.instanceselection.v1.Limit
 	0,  // 9: weir.instanceselection.v1.PoolPrices.packing:type_name -> weir.instanceselection.v1.Packing
-	8,  // 10: weir.instanceselection.v1.SteppedPrice.steps:type_name -> weir.instanceselection.v1.Step
-	11, // 11: weir.instanceselection.v1.Limit.share:type_name -> weir.instanceselection.v1.Share
-	12, // 12: weir.instanceselection.v1.Limit.pods_per_node:type_name -> weir.instanceselection.v1.PodsPerNode
-	13, // 13: weir.instanceselection.v1.Limit.variety:type_name -> weir.instanceselection.v1.Variety
-	18, // 14: weir.instanceselection.v1.Share.selector:type_name -> weir.strategy.v1.OfferingSelector
+	9,  // 10: weir.instanceselection.v1.SteppedPrice.steps:type_name -> weir.instanceselection.v1.Step
+	12, // 11: weir.instanceselection.v1.Limit.share:type_name -> weir.instanceselection.v1.Share
+	13, // 12: weir.instanceselection.v1.Limit.pods_per_node:type_name -> weir.instanceselection.v1.PodsPerNode
+	14, // 13: weir.instanceselection.v1.Limit.variety:type_name -> weir.instanceselection.v1.Variety
+	29, // 14: weir.instanceselection.v1.Share.selector:type_name -> weir.strategy.v1.OfferingSelector
 	1,  // 15: weir.instanceselection.v1.Share.measure:type_name -> weir.instanceselection.v1.Measure
 	2,  // 16: weir.instanceselection.v1.Variety.over:type_name -> weir.instanceselection.v1.Over
-	3,  // 17: weir.instanceselection.v1.InstanceSelectionService.Price:input_type -> weir.instanceselection.v1.PriceRequest
-	5,  // 18: weir.instanceselection.v1.InstanceSelectionService.Price:output_type -> weir.instanceselection.v1.PriceResponse
-	18, // [18:19] is the sub-list for method output_type
-	17, // [17:18] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	4,  // 17: weir.instanceselection.v1.PlanRequest.market:type_name -> weir.instanceselection.v1.PriceRequest
+	16, // 18: weir.instanceselection.v1.PlanRequest.sets:type_name -> weir.instanceselection.v1.OfferingSet
+	19, // 19: weir.instanceselection.v1.PlanRequest.groups:type_name -> weir.instanceselection.v1.PodGroup
+	17, // 20: weir.instanceselection.v1.PlanRequest.rooms:type_name -> weir.instanceselection.v1.PoolRoom
+	18, // 21: weir.instanceselection.v1.PoolRoom.daemons:type_name -> weir.instanceselection.v1.Daemons
+	30, // 22: weir.instanceselection.v1.PoolRoom.left:type_name -> weir.strategy.v1.Extended
+	31, // 23: weir.instanceselection.v1.Daemons.requests:type_name -> weir.strategy.v1.Amounts
+	31, // 24: weir.instanceselection.v1.PodGroup.requests:type_name -> weir.strategy.v1.Amounts
+	20, // 25: weir.instanceselection.v1.PodGroup.allowed:type_name -> weir.instanceselection.v1.Allowed
+	21, // 26: weir.instanceselection.v1.PodGroup.neighbours:type_name -> weir.instanceselection.v1.Neighbours
+	3,  // 27: weir.instanceselection.v1.Neighbours.relation:type_name -> weir.instanceselection.v1.Relation
+	23, // 28: weir.instanceselection.v1.PlanResponse.nodes:type_name -> weir.instanceselection.v1.PlannedNode
+	24, // 29: weir.instanceselection.v1.PlannedNode.pods:type_name -> weir.instanceselection.v1.PodCount
+	4,  // 30: weir.instanceselection.v1.InstanceSelectionService.Price:input_type -> weir.instanceselection.v1.PriceRequest
+	15, // 31: weir.instanceselection.v1.InstanceSelectionService.Plan:input_type -> weir.instanceselection.v1.PlanRequest
+	6,  // 32: weir.instanceselection.v1.InstanceSelectionService.Price:output_type -> weir.instanceselection.v1.PriceResponse
+	22, // 33: weir.instanceselection.v1.InstanceSelectionService.Plan:output_type -> weir.instanceselection.v1.PlanResponse
+	32, // [32:34] is the sub-list for method output_type
+	30, // [30:32] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_weir_instanceselection_v1_instanceselection_proto_init() }
@@ -1179,13 +1954,14 @@ func file_weir_instanceselection_v1_instanceselection_proto_init() {
 		(*Limit_PodsPerNode)(nil),
 		(*Limit_Variety)(nil),
 	}
+	file_weir_instanceselection_v1_instanceselection_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_instanceselection_v1_instanceselection_proto_rawDesc), len(file_weir_instanceselection_v1_instanceselection_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   11,
+			NumEnums:      4,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

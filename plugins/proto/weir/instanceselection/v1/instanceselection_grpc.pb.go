@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	InstanceSelectionService_Price_FullMethodName = "/weir.instanceselection.v1.InstanceSelectionService/Price"
+	InstanceSelectionService_Plan_FullMethodName  = "/weir.instanceselection.v1.InstanceSelectionService/Plan"
 )
 
 // InstanceSelectionServiceClient is the client API for InstanceSelectionService service.
@@ -35,6 +36,12 @@ type InstanceSelectionServiceClient interface {
 	// catalogue hash that the strategy does not hold is answered by
 	// FAILED_PRECONDITION; the host then sends the catalogue by Configure.
 	Price(ctx context.Context, in *PriceRequest, opts ...grpc.CallOption) (*PriceResponse, error)
+	// Plan says which nodes are bought, and for which pods: level plan. It comes after
+	// Price of the same batch. The engine verifies every node, with all that pods,
+	// pools and the strategy's own limits ask for; where one is illegal, the whole
+	// answer is left aside and the engine packs by the prices. Pods that the answer
+	// leaves out are packed by the engine.
+	Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
 }
 
 type instanceSelectionServiceClient struct {
@@ -55,6 +62,16 @@ func (c *instanceSelectionServiceClient) Price(ctx context.Context, in *PriceReq
 	return out, nil
 }
 
+func (c *instanceSelectionServiceClient) Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanResponse)
+	err := c.cc.Invoke(ctx, InstanceSelectionService_Plan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // InstanceSelectionServiceServer is the server API for InstanceSelectionService service.
 // All implementations must embed UnimplementedInstanceSelectionServiceServer
 // for forward compatibility.
@@ -68,6 +85,12 @@ type InstanceSelectionServiceServer interface {
 	// catalogue hash that the strategy does not hold is answered by
 	// FAILED_PRECONDITION; the host then sends the catalogue by Configure.
 	Price(context.Context, *PriceRequest) (*PriceResponse, error)
+	// Plan says which nodes are bought, and for which pods: level plan. It comes after
+	// Price of the same batch. The engine verifies every node, with all that pods,
+	// pools and the strategy's own limits ask for; where one is illegal, the whole
+	// answer is left aside and the engine packs by the prices. Pods that the answer
+	// leaves out are packed by the engine.
+	Plan(context.Context, *PlanRequest) (*PlanResponse, error)
 	mustEmbedUnimplementedInstanceSelectionServiceServer()
 }
 
@@ -80,6 +103,9 @@ type UnimplementedInstanceSelectionServiceServer struct{}
 
 func (UnimplementedInstanceSelectionServiceServer) Price(context.Context, *PriceRequest) (*PriceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Price not implemented")
+}
+func (UnimplementedInstanceSelectionServiceServer) Plan(context.Context, *PlanRequest) (*PlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Plan not implemented")
 }
 func (UnimplementedInstanceSelectionServiceServer) mustEmbedUnimplementedInstanceSelectionServiceServer() {
 }
@@ -121,6 +147,24 @@ func _InstanceSelectionService_Price_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InstanceSelectionService_Plan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InstanceSelectionServiceServer).Plan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InstanceSelectionService_Plan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InstanceSelectionServiceServer).Plan(ctx, req.(*PlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // InstanceSelectionService_ServiceDesc is the grpc.ServiceDesc for InstanceSelectionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -131,6 +175,10 @@ var InstanceSelectionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Price",
 			Handler:    _InstanceSelectionService_Price_Handler,
+		},
+		{
+			MethodName: "Plan",
+			Handler:    _InstanceSelectionService_Plan_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -117,8 +117,10 @@ type InstanceType struct {
 	AllocatablePods int64 `protobuf:"varint,6,opt,name=allocatable_pods,json=allocatablePods,proto3" json:"allocatable_pods,omitempty"`
 	// Devices and other extended resources.
 	AllocatableExtended []*Extended `protobuf:"bytes,7,rep,name=allocatable_extended,json=allocatableExtended,proto3" json:"allocatable_extended,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Ephemeral storage, bytes.
+	AllocatableStorageBytes int64 `protobuf:"varint,8,opt,name=allocatable_storage_bytes,json=allocatableStorageBytes,proto3" json:"allocatable_storage_bytes,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
 }
 
 func (x *InstanceType) Reset() {
@@ -198,6 +200,13 @@ func (x *InstanceType) GetAllocatableExtended() []*Extended {
 		return x.AllocatableExtended
 	}
 	return nil
+}
+
+func (x *InstanceType) GetAllocatableStorageBytes() int64 {
+	if x != nil {
+		return x.AllocatableStorageBytes
+	}
+	return 0
 }
 
 // Extended is an amount of an extended resource.
@@ -328,6 +337,89 @@ func (x *Offering) GetReservationText() uint32 {
 	return 0
 }
 
+// Amounts is what pods ask for, or what there is room for.
+type Amounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Milli-CPU.
+	CpuMilli int64 `protobuf:"varint,1,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	// Bytes.
+	MemoryBytes int64 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// Count.
+	Pods int64 `protobuf:"varint,3,opt,name=pods,proto3" json:"pods,omitempty"`
+	// Ephemeral storage, bytes.
+	StorageBytes int64 `protobuf:"varint,4,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"`
+	// Devices and other extended resources; names are indexes into the texts of the
+	// request.
+	Extended      []*Extended `protobuf:"bytes,5,rep,name=extended,proto3" json:"extended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Amounts) Reset() {
+	*x = Amounts{}
+	mi := &file_weir_strategy_v1_catalogue_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Amounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Amounts) ProtoMessage() {}
+
+func (x *Amounts) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_strategy_v1_catalogue_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
+func (*Amounts) Descriptor() ([]byte, []int) {
+	return file_weir_strategy_v1_catalogue_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Amounts) GetCpuMilli() int64 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
+}
+
+func (x *Amounts) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *Amounts) GetPods() int64 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
+func (x *Amounts) GetStorageBytes() int64 {
+	if x != nil {
+		return x.StorageBytes
+	}
+	return 0
+}
+
+func (x *Amounts) GetExtended() []*Extended {
+	if x != nil {
+		return x.Extended
+	}
+	return nil
+}
+
 var File_weir_strategy_v1_catalogue_proto protoreflect.FileDescriptor
 
 const file_weir_strategy_v1_catalogue_proto_rawDesc = "" +
@@ -337,7 +429,7 @@ const file_weir_strategy_v1_catalogue_proto_rawDesc = "" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x14\n" +
 	"\x05texts\x18\x02 \x03(\tR\x05texts\x124\n" +
 	"\x05types\x18\x03 \x03(\v2\x1e.weir.strategy.v1.InstanceTypeR\x05types\x128\n" +
-	"\tofferings\x18\x04 \x03(\v2\x1a.weir.strategy.v1.OfferingR\tofferings\"\xdc\x02\n" +
+	"\tofferings\x18\x04 \x03(\v2\x1a.weir.strategy.v1.OfferingR\tofferings\"\x98\x03\n" +
 	"\fInstanceType\x12\x1b\n" +
 	"\tname_text\x18\x01 \x01(\rR\bnameText\x12&\n" +
 	"\x0fnode_class_text\x18\x02 \x01(\rR\rnodeClassText\x12\x1f\n" +
@@ -346,7 +438,8 @@ const file_weir_strategy_v1_catalogue_proto_rawDesc = "" +
 	"\x15allocatable_cpu_milli\x18\x04 \x01(\x03R\x13allocatableCpuMilli\x128\n" +
 	"\x18allocatable_memory_bytes\x18\x05 \x01(\x03R\x16allocatableMemoryBytes\x12)\n" +
 	"\x10allocatable_pods\x18\x06 \x01(\x03R\x0fallocatablePods\x12M\n" +
-	"\x14allocatable_extended\x18\a \x03(\v2\x1a.weir.strategy.v1.ExtendedR\x13allocatableExtended\"=\n" +
+	"\x14allocatable_extended\x18\a \x03(\v2\x1a.weir.strategy.v1.ExtendedR\x13allocatableExtended\x12:\n" +
+	"\x19allocatable_storage_bytes\x18\b \x01(\x03R\x17allocatableStorageBytes\"=\n" +
 	"\bExtended\x12\x1b\n" +
 	"\tname_text\x18\x01 \x01(\rR\bnameText\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\"\x94\x01\n" +
@@ -354,7 +447,13 @@ const file_weir_strategy_v1_catalogue_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\rR\x04type\x12\x1b\n" +
 	"\tzone_text\x18\x02 \x01(\rR\bzoneText\x12,\n" +
 	"\x12capacity_type_text\x18\x03 \x01(\rR\x10capacityTypeText\x12)\n" +
-	"\x10reservation_text\x18\x04 \x01(\rR\x0freservationTextBHZFgithub.com/weir-project/weir/plugins/proto/weir/strategy/v1;strategyv1b\x06proto3"
+	"\x10reservation_text\x18\x04 \x01(\rR\x0freservationText\"\xba\x01\n" +
+	"\aAmounts\x12\x1b\n" +
+	"\tcpu_milli\x18\x01 \x01(\x03R\bcpuMilli\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x12\n" +
+	"\x04pods\x18\x03 \x01(\x03R\x04pods\x12#\n" +
+	"\rstorage_bytes\x18\x04 \x01(\x03R\fstorageBytes\x126\n" +
+	"\bextended\x18\x05 \x03(\v2\x1a.weir.strategy.v1.ExtendedR\bextendedBHZFgithub.com/weir-project/weir/plugins/proto/weir/strategy/v1;strategyv1b\x06proto3"
 
 var (
 	file_weir_strategy_v1_catalogue_proto_rawDescOnce sync.Once
@@ -368,22 +467,24 @@ func file_weir_strategy_v1_catalogue_proto_rawDescGZIP() []byte {
 	return file_weir_strategy_v1_catalogue_proto_rawDescData
 }
 
-var file_weir_strategy_v1_catalogue_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_weir_strategy_v1_catalogue_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_weir_strategy_v1_catalogue_proto_goTypes = []any{
 	(*Catalogue)(nil),    // 0: weir.strategy.v1.Catalogue
 	(*InstanceType)(nil), // 1: weir.strategy.v1.InstanceType
 	(*Extended)(nil),     // 2: weir.strategy.v1.Extended
 	(*Offering)(nil),     // 3: weir.strategy.v1.Offering
+	(*Amounts)(nil),      // 4: weir.strategy.v1.Amounts
 }
 var file_weir_strategy_v1_catalogue_proto_depIdxs = []int32{
 	1, // 0: weir.strategy.v1.Catalogue.types:type_name -> weir.strategy.v1.InstanceType
 	3, // 1: weir.strategy.v1.Catalogue.offerings:type_name -> weir.strategy.v1.Offering
 	2, // 2: weir.strategy.v1.InstanceType.allocatable_extended:type_name -> weir.strategy.v1.Extended
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2, // 3: weir.strategy.v1.Amounts.extended:type_name -> weir.strategy.v1.Extended
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_weir_strategy_v1_catalogue_proto_init() }
@@ -397,7 +498,7 @@ func file_weir_strategy_v1_catalogue_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_strategy_v1_catalogue_proto_rawDesc), len(file_weir_strategy_v1_catalogue_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -82,11 +82,12 @@ const (
 	Level_LEVEL_PRICE Level = 1
 	// ConsolidationService.Score: the host enumerates moves, the strategy judges them.
 	Level_LEVEL_SCORE Level = 2
-	// Reserved for a contract in which the strategy packs by itself. A strategy may
-	// declare it; this version of the protocol has no call for it and no host uses it.
+	// InstanceSelectionService.Plan: the strategy says which nodes to buy and which pods
+	// go on them, the engine verifies it. Whoever declares it declares LEVEL_PRICE, too:
+	// prices are what the engine falls back to.
 	Level_LEVEL_PLAN Level = 3
-	// Reserved for a contract in which the strategy finds moves by itself. As
-	// LEVEL_PLAN: may be declared, is not called in this version.
+	// ConsolidationService.Propose: the strategy says which nodes go together, the host
+	// verifies it. Whoever declares it declares LEVEL_SCORE, too.
 	Level_LEVEL_PROPOSE Level = 4
 )
 
