@@ -26,6 +26,8 @@ func newStrategy(c *common) *cobra.Command {
 		newStrategyList(c),
 		newStrategySwap(c),
 		newStrategyLogs(c),
+		newStrategyReplay(c),
+		newStrategyShadow(c),
 	)
 }
 

@@ -212,10 +212,7 @@ func (h *Host) record(q *question, s *slot, c *Call, at time.Time) {
 		s.mu.Lock()
 		rec.SHA256 = s.status.SHA256
 		s.mu.Unlock()
-		if len(s.spec.Config) > 0 {
-			sum := sha256.Sum256(s.spec.Config)
-			rec.ConfigSHA256 = hex.EncodeToString(sum[:])
-		}
+		rec.ConfigSHA256 = configSum(s.spec.Config)
 	}
 	var answer any
 	if c.Outcome == OK {
@@ -223,6 +220,15 @@ func (h *Host) record(q *question, s *slot, c *Call, at time.Time) {
 	}
 	p := q.problem
 	h.writer.later(func() error { return h.writer.call(rec, p, answer) })
+}
+
+// configSum is the hash of a configuration, empty where there is none.
+func configSum(config []byte) string {
+	if len(config) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(config)
+	return hex.EncodeToString(sum[:])
 }
 
 // call writes a call, and its catalogue where the file does not have it.

@@ -295,3 +295,9 @@ func verdictText(v sdk.Verdict) string {
 	}
 	return "refused (" + v.Reason + ")"
 }
+
+// Serves says whether the strategy answers for a kind.
+func (d *Direct) Serves(kind sdk.Kind) bool { return !d.slot.foreign(kind) }
+
+// ConfigSHA256 is the hash of its configuration as records have it.
+func (d *Direct) ConfigSHA256() string { return configSum(d.slot.spec.Config) }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/provision"
+	"github.com/weir-project/weir/core/strategy"
+)
+
+// recordDay lets a host with cost-optimal, and first-fit as its shadow, price a world and
+// answers the folder of what was recorded.
+func recordDay(t *testing.T, calls int) string {
+	t.Helper()
+	dir := t.TempDir()
+	input := filepath.Join(dir, "input.yaml")
+	if err := os.WriteFile(input, []byte(onePool), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in := inputs{common: &common{environ: map[string]string{}}, files: []string{input}, zones: []string{"us-east-1a"}}
+	s, err := in.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, "records")
+	h, err := strategy.New(strategy.Config{Shadow: []string{"first-fit"}}, strategy.Options{Records: strategy.RecordOptions{Folder: folder},
+		Cost: func(_ context.Context, w *model.World, p *model.Prices) (c strategy.PlanCost, err error) {
+			c.USDPerHour, c.Nodes, c.Unplaced = provision.Cost(provision.Plan(w, p))
+			return c, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range calls {
+		if _, err := h.Price(context.Background(), s.world); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(5 * time.Minute); seen(h) != int64(i+1); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the shadow did not see the problem")
+			}
+		}
+	}
+	h.Close()
+	return folder
+}
+
+// seen is how many problems the shadow has seen.
+func seen(h *strategy.Host) int64 {
+	for _, st := range h.Status() {
+		if st.Shadow != nil {
+			return st.Shadow.Problems
+		}
+	}
+	return 0
+}
+
+func command(t *testing.T, want int, args ...string) (out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	if code := run(args, streams{strings.NewReader(""), &o, &e}, nil); code != want {
+		t.Fatalf("%q: exit code %d, want %d: %s%s", args, code, want, o.String(), e.String())
+	}
+	return o.String(), e.String()
+}
+
+// TestReplay replays a recorded day with the strategy of then, with another one, and from
+// files that were cut off or are something else.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	folder := recordDay(t, 2)
+	files, err := strategy.RecordFiles(folder, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _ := command(t, exitDone, "strategy", "replay", files[0])
+	if !strings.Contains(out, "asked cost-optimal 1.") || !strings.Contains(out, "2 calls: 2 answers are the same, 0 are not") {
+		t.Errorf("replay says\n%s", out)
+	}
+	out, errs := command(t, exitFailed, "strategy", "replay", files[0], "--strategy", "first-fit")
+	if !strings.Contains(out, "pool default: largest first was false, is true") || !strings.Contains(errs, "2 of 2 answers are not the same") {
+		t.Errorf("replay with first-fit says\n%s%s", out, errs)
+	}
+	out, _ = command(t, exitFailed, "strategy", "replay", files[0], "--strategy", "first-fit", "-o", "json")
+	var rep replayReport
+	if err := json.Unmarshal([]byte(out), &rep); err != nil || rep.Kind != "StrategyReplay" || rep.Different != 2 || len(rep.Answers) != 2 || len(rep.Answers[0].Changes) == 0 {
+		t.Errorf("as JSON: %v, %+v", err, rep)
+	}
+	if out, _ = command(t, exitDone, "strategy", "replay", files[0], "--strategy", "savings"); !strings.Contains(out, "2 calls of another kind were left out") {
+		t.Errorf("replay with a strategy for moves says\n%s", out)
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(t.TempDir(), "cut.jsonl")
+	if err := os.WriteFile(cut, whole[:len(whole)-10], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs = command(t, exitBadInput, "strategy", "replay", cut); out != "" || !strings.Contains(errs, cut+":3: expected a complete line that ends with a newline") {
+		t.Errorf("a file that was cut off: %q, %q", out, errs)
+	}
+	shadows, err := strategy.RecordFiles(folder, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, errs = command(t, exitBadInput, "strategy", "replay", shadows[0]); !strings.Contains(errs, "weir strategy shadow report") {
+		t.Errorf("a file of shadows: %q", errs)
+	}
+	for _, args := range [][]string{{"nowhere.jsonl"}, {}, {files[0], "--strategy", "no-such"}, {files[0], "--strategy", "./no-such"}} {
+		command(t, exitBadInput, append([]string{"strategy", "replay"}, args...)...)
+	}
+}
+
+// TestShadowReport sums up a shadow's day, of the folder and of the file.
+func TestShadowReport(t *testing.T) {
+	t.Parallel()
+	folder := recordDay(t, 3)
+	out, _ := command(t, exitDone, "strategy", "shadow", "report", folder)
+	for _, want := range []string{"first-fit 1.", "calls         3, 0 without an answer; p50", "plans         3 compared:", "nodes         3 instead of 3", "without place 0 pods instead of 0", "worst plan"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the report lacks %q:\n%s", want, out)
+		}
+	}
+	files, err := strategy.RecordFiles(folder, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _ = command(t, exitDone, "strategy", "shadow", "report", files[0], "-o", "json")
+	var rep strategy.ShadowReport
+	if err := json.Unmarshal([]byte(out), &rep); err != nil || rep.Kind != "ShadowReport" || len(rep.Candidates) != 1 || rep.Candidates[0].Plans.Compared != 3 {
+		t.Errorf("as JSON: %v\n%s", err, out)
+	}
+	calls, err := strategy.RecordFiles(folder, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := command(t, exitBadInput, "strategy", "shadow", "report", calls[0]); !strings.Contains(errs, "weir strategy replay") {
+		t.Errorf("a file of calls: %q", errs)
+	}
+	command(t, exitBadInput, "strategy", "shadow", "report")
+	command(t, exitBadInput, "strategy", "shadow", "report", t.TempDir())
+}
