@@ -107,6 +107,9 @@ func (c *Cluster) renderDefinitions(crds *chart.Chart, namespace string, install
 	}
 	out := map[string]*unstructured.Unstructured{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, ".txt") {
+			continue // notes for people
+		}
 		for doc := range strings.SplitSeq(files[name], "\n---") {
 			u := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
