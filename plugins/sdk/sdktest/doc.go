@@ -1,12 +1,14 @@
-// Package sdktest is a kit that holds a strategy against what the host expects of
-// every strategy. An author's test is one line:
+// Package sdktest is for the tests of a strategy. The conformance kit is one line:
 //
 //	func TestStrategy(t *testing.T) { sdktest.Run(t, func() sdk.Strategy { return &preferArm{} }) }
 //
-// What comes in is a way to make the strategy, or an executable; what goes out are
-// test failures that name the rule. The checks: a legal manifest, defaults that
-// work, unknown configuration refused, legal answers to the sample problem and to
-// empty ones, equal answers to equal questions where the manifest promises it, and
-// calls side by side. Fault injection into the host and latency on large clusters
-// are not in it yet.
+// and a test of what the strategy decides takes a Harness, which runs it in the same
+// process as the test but speaks to it over the wire:
+//
+//	h := sdktest.New(t, &preferArm{}, `{"discount": 0.5}`)
+//	req := sdk.SamplePrice()
+//	if got := sdktest.Cheapest(req, h.Price(req), 0); got != "m6g.xlarge us-east-1a spot" { ... }
+//
+// What comes in is a strategy, or an executable; what goes out are test failures that
+// name the rule. The checks are those of package conformance.
 package sdktest

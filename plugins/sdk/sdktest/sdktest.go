@@ -2,179 +2,145 @@ package sdktest
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"net"
-	"os/exec"
-	"reflect"
-	"sync"
+	"fmt"
 	"testing"
 	"time"
 
-	hclog "github.com/hashicorp/go-hclog"
-	plugin "github.com/hashicorp/go-plugin"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
-
 	"github.com/weir-project/weir/plugins/sdk"
+	"github.com/weir-project/weir/plugins/sdk/conformance"
 )
 
-// callTime bounds each call of the kit; a host's own deadline is shorter.
-const callTime = 30 * time.Second
+// limit bounds answers on machines that run many tests at once: what the kit looks at
+// in a test is not how fast the machine is. `weir strategy test` has the host's bound.
+const limit = 30 * time.Second
 
 // Run checks a strategy over a connection in memory: everything that crosses the
 // wire in production crosses it here.
 func Run(t *testing.T, make func() sdk.Strategy) {
 	t.Helper()
-	conn := connect(t, make())
-	check(t, sdk.NewClient(conn))
-}
-
-// connect serves the strategy until the end of the test.
-func connect(t *testing.T, strategy sdk.Strategy) *grpc.ClientConn {
-	t.Helper()
-	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(sdk.ServerOptions()...)
-	sdk.Register(server, strategy)
-	served := sync.WaitGroup{}
-	served.Add(1)
-	go func() {
-		defer served.Done()
-		if err := server.Serve(listener); err != nil {
-			t.Errorf("serving the strategy: %v", err)
-		}
-	}()
-	conn, err := grpc.NewClient("passthrough:///strategy", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		server.Stop()
-		served.Wait()
-	})
-	return conn
-}
-
-// reporter is what the kit needs of *testing.T.
-type reporter interface {
-	Helper()
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
+	run(t, conformance.InProcess(make))
 }
 
 // RunProcess checks an executable: it is started as the host starts it, but without
 // the host's isolation, and ended at the end of the test.
 func RunProcess(t *testing.T, path string, args ...string) {
 	t.Helper()
-	client := plugin.NewClient(&plugin.ClientConfig{
-		HandshakeConfig: sdk.Handshake, VersionedPlugins: sdk.ClientPlugins(), AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
-		Cmd: exec.Command(path, args...), AutoMTLS: true, SkipHostEnv: true, StartTimeout: callTime, Logger: hclog.NewNullLogger(),
-	})
-	t.Cleanup(client.Kill)
-	protocol, err := client.Client()
-	if err != nil {
-		t.Fatalf("starting %s: %v", path, err)
-	}
-	raw, err := protocol.Dispense(sdk.PluginName)
-	if err != nil {
-		t.Fatalf("starting %s: %v", path, err)
-	}
-	check(t, raw.(*sdk.Client))
+	run(t, conformance.Process(path, args...))
 }
 
-// check is the kit. Its parts run one after the other: the strategy is one.
-func check(t reporter, c *sdk.Client) {
+// reporter is what the kit needs of *testing.T.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+func run(t reporter, target conformance.Target) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	report, err := conformance.Run(context.Background(), target, conformance.Options{LatencyLimit: limit, StartTime: limit})
+	if err != nil {
+		t.Errorf("running the kit: %v", err)
+		return
+	}
+	for _, c := range report.Failures() {
+		for _, why := range c.Reasons {
+			t.Errorf("%s (%s): %s", c.Check, c.Rule, why)
+		}
+	}
+}
+
+// Harness is a strategy in one process with its test: configured, asked over the same
+// wire as in production, every answer held against the rules.
+type Harness struct {
+	t      testing.TB
+	client *sdk.Client
+}
+
+// New starts a harness for the strategy; config is a JSON object, empty for defaults.
+// What the strategy finds wrong with it fails the test.
+func New(t testing.TB, strategy sdk.Strategy, config string) *Harness {
+	t.Helper()
+	live, err := conformance.InProcess(func() sdk.Strategy { return strategy }).Start(t.Context())
+	if err != nil {
+		t.Fatalf("serving the strategy: %v", err)
+	}
+	t.Cleanup(live.Stop)
+	h := &Harness{t: t, client: sdk.NewClient(live.Conn())}
+	if err := h.Configure(config); err != nil {
+		t.Fatalf("Configure: %v", err)
+	}
+	return h
+}
+
+// Configure puts a configuration in force; what the strategy finds wrong with it comes
+// back as *sdk.ConfigError.
+func (h *Harness) Configure(config string) error {
+	if config == "" {
+		config = "{}"
+	}
+	ctx, cancel := context.WithTimeout(h.t.Context(), limit)
 	defer cancel()
-	m, err := c.Describe(ctx)
+	return h.client.Configure(ctx, []byte(config), nil)
+}
+
+// Price asks for prices. An error and an illegal answer fail the test.
+func (h *Harness) Price(req *sdk.PriceRequest) *sdk.PriceAnswer {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), limit)
+	defer cancel()
+	err := h.client.Configure(ctx, nil, req.Catalogue)
 	if err != nil {
-		t.Fatalf("Describe: %v", err)
+		h.t.Fatalf("sending the catalogue: %v", err)
 	}
-	if m.ConfigSchema != "" && !json.Valid([]byte(m.ConfigSchema)) {
-		t.Errorf("Describe: the configuration's schema is not JSON: %s", m.ConfigSchema)
+	ans, err := h.client.Price(ctx, req)
+	if err == nil {
+		err = sdk.CheckPrices(req, ans)
 	}
-	sample := sdk.SamplePrice()
-	if err := c.Configure(ctx, json.RawMessage(`{}`), sample.Catalogue); err != nil {
-		t.Fatalf("Configure with nothing: %v", err)
+	if err != nil {
+		h.t.Fatalf("Price: %v", err)
 	}
-	var field *sdk.ConfigError
-	if err := c.Configure(ctx, json.RawMessage(`{"no such setting": 1}`), nil); !errors.As(err, &field) {
-		t.Errorf("Configure with an unknown setting: %v, want an error about the field", err)
-	}
-	if m.Serves(sdk.InstanceSelection) {
-		checkPricer(ctx, t, c, m.Deterministic)
-	}
-	if m.Serves(sdk.Consolidation) {
-		checkScorer(ctx, t, c, m.Deterministic)
-	}
+	return ans
 }
 
-func checkPricer(ctx context.Context, t reporter, c *sdk.Client, deterministic bool) {
-	t.Helper()
-	ask := func(req *sdk.PriceRequest) *sdk.PriceAnswer {
-		ans, err := c.Price(ctx, req)
-		if err != nil {
-			t.Errorf("Price: %v", err)
-			return nil
-		}
-		if err := sdk.CheckPrices(req, ans); err != nil {
-			t.Errorf("Price, illegal answer: %v", err)
-		}
-		return ans
+// Score asks for verdicts. An error and an illegal answer fail the test.
+func (h *Harness) Score(req *sdk.ScoreRequest) *sdk.ScoreAnswer {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), limit)
+	defer cancel()
+	err := h.client.Configure(ctx, nil, req.Catalogue)
+	if err != nil {
+		h.t.Fatalf("sending the catalogue: %v", err)
 	}
-	first := ask(sdk.SamplePrice())
-	empty := sdk.SamplePrice()
-	empty.Pools, empty.Commitments, empty.Health, empty.Demand = nil, nil, nil, sdk.Demand{}
-	ask(empty)
-	bare := sdk.SamplePrice()
-	for i := range bare.Pools {
-		bare.Pools[i].Offerings = nil
+	ans, err := h.client.Score(ctx, req)
+	if err == nil {
+		err = sdk.CheckScores(req, ans)
 	}
-	ask(bare)
-	sideBySide(func() {
-		if again := ask(sdk.SamplePrice()); deterministic && !reflect.DeepEqual(first, again) {
-			t.Errorf("Price: the manifest says deterministic, two answers to the same question differ:\n%+v\n%+v", first, again)
-		}
-	})
+	if err != nil {
+		h.t.Fatalf("Score: %v", err)
+	}
+	return ans
 }
 
-func checkScorer(ctx context.Context, t reporter, c *sdk.Client, deterministic bool) {
-	t.Helper()
-	ask := func(req *sdk.ScoreRequest) *sdk.ScoreAnswer {
-		ans, err := c.Score(ctx, req)
-		if err != nil {
-			t.Errorf("Score: %v", err)
-			return nil
+// Cheapest names what the engine would take first for a pool of an answer, by effective
+// price alone: "TYPE ZONE CAPACITY-TYPE". Offerings that are vetoed or cannot be had are
+// left out; of equal prices the first in the catalogue counts. Empty if nothing is left.
+func Cheapest(req *sdk.PriceRequest, ans *sdk.PriceAnswer, pool int) string {
+	vetoed := map[int]bool{}
+	for _, v := range ans.Pools[pool].Vetoes {
+		for _, o := range v.Offerings {
+			vetoed[o] = true
 		}
-		if err := sdk.CheckScores(req, ans); err != nil {
-			t.Errorf("Score, illegal answer: %v", err)
-		}
-		return ans
 	}
-	first := ask(sdk.SampleScore())
-	empty := sdk.SampleScore()
-	empty.Moves = nil
-	ask(empty)
-	sideBySide(func() {
-		if again := ask(sdk.SampleScore()); deterministic && !reflect.DeepEqual(first, again) {
-			t.Errorf("Score: the manifest says deterministic, two answers to the same question differ:\n%+v\n%+v", first, again)
+	best, least := "", 0.0
+	for k, o := range req.Pools[pool].Offerings {
+		usd := ans.Pools[pool].USDPerHour[k]
+		if steps := ans.Pools[pool].Steps[o]; len(steps) > 0 {
+			usd = steps[0].USDPerHour
 		}
-	})
-}
-
-// sideBySide calls f from eight goroutines at once.
-func sideBySide(f func()) {
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			f()
-		}()
+		if vetoed[o] || !req.HealthOf(o).Available || best != "" && usd >= least {
+			continue
+		}
+		x := &req.Catalogue.Offerings[o]
+		best, least = fmt.Sprintf("%s %s %s", x.Type.Name, x.Zone, x.CapacityType), usd
 	}
-	wg.Wait()
+	return best
 }

@@ -3,14 +3,15 @@ package sdktest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/weir-project/weir/plugins/sdk"
+	"github.com/weir-project/weir/plugins/sdk/conformance"
 )
 
 // market is a strategy that does everything right, and can be told to do one thing wrong.
@@ -78,11 +79,6 @@ func (r *recorder) Errorf(format string, args ...any) {
 	fmt.Fprintf(&r.text, format+"\n", args...)
 }
 
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
-}
-
 func TestKitAcceptsTheGood(t *testing.T) {
 	t.Parallel()
 	Run(t, func() sdk.Strategy { return &market{} })
@@ -96,16 +92,30 @@ func TestKitFindsTheBad(t *testing.T) {
 	} {
 		t.Run(wrong, func(t *testing.T) {
 			t.Parallel()
-			client := sdk.NewClient(connect(t, &market{wrong: wrong}))
-			r, done := &recorder{}, make(chan struct{})
-			go func() {
-				defer close(done)
-				check(r, client)
-			}()
-			<-done
+			r := &recorder{}
+			run(r, conformance.InProcess(func() sdk.Strategy { return &market{wrong: wrong} }))
 			if got := r.text.String(); !strings.Contains(got, want) {
 				t.Errorf("the kit reports %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+func TestHarness(t *testing.T) {
+	t.Parallel()
+	h := New(t, &market{}, "")
+	req := sdk.SamplePrice()
+	if got, want := Cheapest(req, h.Price(req), 0), "m6a.large us-east-1a spot"; got != want {
+		t.Errorf("the cheapest is %q, want %q", got, want)
+	}
+	if got, want := Cheapest(req, h.Price(req), 1), "m6a.large us-east-1a on-demand"; got != want {
+		t.Errorf("the cheapest of pool on-demand is %q, want %q", got, want)
+	}
+	if got := len(h.Score(sdk.SampleScore()).Verdicts); got != 4 {
+		t.Errorf("%d verdicts, want 4", got)
+	}
+	var field *sdk.ConfigError
+	if err := h.Configure(`{"no": 1}`); !errors.As(err, &field) || field.Field != "no" {
+		t.Errorf("an unknown setting: %v", err)
 	}
 }
