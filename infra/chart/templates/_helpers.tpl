@@ -23,6 +23,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.serviceAccount.name | default (include "weir.name" .) }}
 {{- end -}}
 
+{{- /* The ConfigMap with swaps by command; what runs is told in the one of this name and -status. */ -}}
+{{- define "weir.strategies" -}}
+{{ include "weir.name" . }}-strategies
+{{- end -}}
+
 {{- /* The bolt ledger is a file that one process has open; a table serves two, of which one leads. */ -}}
 {{- define "weir.replicas" -}}
 {{ eq .Values.ledger "dynamodb" | ternary 2 1 }}
@@ -61,7 +66,7 @@ capabilities:
 {{- end -}}
 {{- range $name, $s := .Values.config.strategies }}
 {{- $path := get $s "path" | default "" -}}
-{{- if hasPrefix "/strategies/" $path }}
+{{- if and (hasPrefix "/strategies/" $path) (not (get $s "image")) }}
 {{- $image := index (splitList "/" $path) 2 -}}
 {{- if not (hasKey $.Values.strategyImages $image) }}{{ fail (printf "config.strategies.%s.path is %s, and there is no strategyImages.%s" $name $path $image) }}{{ end -}}
 {{- end -}}
@@ -73,7 +78,7 @@ another value needs another pod. */ -}}
 {{- define "weir.fixed" -}}
 {{- $c := include "weir.config" . | fromYaml -}}
 {{- $c = pick $c "cluster" "clusterEndpoint" "clusterCABundle" "region" "account" "replicas" "cloud" "ledger" "interruption"
-  "schedulerConfig" "leaderElection" "kube" "log" "metrics" "health" "memoryLimit" -}}
+  "schedulerConfig" "leaderElection" "kube" "log" "metrics" "health" "memoryLimit" "admin" "strategyFolder" "strategyRecords" -}}
 {{- if $c.log }}{{ $_ := unset $c.log "level" }}{{ if not $c.log }}{{ $_ := unset $c "log" }}{{ end }}{{ end -}}
 {{ toYaml $c }}
 {{- end -}}
@@ -88,7 +93,8 @@ another value needs another pod. */ -}}
   "cluster" .Values.clusterName "replicas" (include "weir.replicas" . | int)
   "cloud" (dict "kind" .Values.cloud.kind "address" .Values.cloud.address)
   "ledger" $ledger
-  "strategyBinary" "/weir-strategy"
+  "strategyBinary" "/weir-strategy" "strategyFolder" "/var/cache/weir/strategies"
+  "admin" (dict "enabled" .Values.admin.enabled "port" 8082 "configMap" (include "weir.strategies" .))
   "leaderElection" (dict "name" (printf "%s-leader-election" (include "weir.name" .)) "namespace" .Release.Namespace
     "karpenterName" .Values.karpenterLease.name "karpenterNamespace" .Values.karpenterLease.namespace)
   "metrics" (dict "port" 8080) "health" (dict "port" 8081)

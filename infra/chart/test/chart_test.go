@@ -233,7 +233,7 @@ func TestDeployment(t *testing.T) {
 		"container security": {c["securityContext"], "allowPrivilegeEscalation: false\ncapabilities:\n  drop:\n  - ALL\nreadOnlyRootFilesystem: true\n"},
 		"off its own machines": {at(t, d, "spec", "template", "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
 			"nodeSelectorTerms:\n- matchExpressions:\n  - key: karpenter.sh/nodepool\n    operator: DoesNotExist\n"},
-		"volumes": {pod["volumes"], "- configMap:\n    name: weir\n  name: config\n- emptyDir:\n    sizeLimit: 1Gi\n  name: ledger\n- emptyDir:\n    sizeLimit: 64Mi\n  name: tmp\n"},
+		"volumes": {pod["volumes"], "- configMap:\n    name: weir\n  name: config\n- emptyDir:\n    sizeLimit: 1Gi\n  name: ledger\n- emptyDir:\n    sizeLimit: 2Gi\n  name: fetched\n- emptyDir:\n    sizeLimit: 64Mi\n  name: tmp\n"},
 		"args":    {c["args"], "- --config\n- /etc/weir/config.yaml\n"},
 	} {
 		if got := yamlOf(t, tc.got); got != tc.want {
@@ -269,7 +269,7 @@ func TestTwoReplicasWithATable(t *testing.T) {
 		"replicas": {at(t, d, "spec", "replicas"), "2\n"},
 		"strategy": {at(t, d, "spec", "strategy"), "rollingUpdate:\n  maxSurge: 1\n  maxUnavailable: 1\ntype: RollingUpdate\n"},
 		"spread":   {at(t, d, "spec", "template", "spec", "topologySpreadConstraints"), spread},
-		"volumes":  {at(t, d, "spec", "template", "spec", "volumes"), "- configMap:\n    name: weir\n  name: config\n- emptyDir:\n    sizeLimit: 64Mi\n  name: tmp\n"},
+		"volumes":  {at(t, d, "spec", "template", "spec", "volumes"), "- configMap:\n    name: weir\n  name: config\n- emptyDir:\n    sizeLimit: 2Gi\n  name: fetched\n- emptyDir:\n    sizeLimit: 64Mi\n  name: tmp\n"},
 	} {
 		if got := yamlOf(t, tc.got); got != tc.want {
 			t.Errorf("%s: %s, expected %s", what, got, tc.want)
@@ -298,7 +298,11 @@ func TestConfigurationIsValid(t *testing.T) {
 		"zones": []any{"us-east-1a"}, "cloud": map[string]any{"catalogue": "/c.json"}, "log": map[string]any{"level": "debug"}, "batch": map[string]any{"idle": "2s"},
 	}}))
 	text := at(t, find(t, objects, "ConfigMap", "weir"), "data", "config.yaml").(string)
-	want := `apiVersion: config.weir.dev/v1alpha1
+	want := `admin:
+  configMap: weir-strategies
+  enabled: true
+  port: 8082
+apiVersion: config.weir.dev/v1alpha1
 batch:
   idle: 2s
 cloud:
@@ -323,6 +327,7 @@ metrics:
   port: 8080
 replicas: 1
 strategyBinary: /weir-strategy
+strategyFolder: /var/cache/weir/strategies
 zones:
 - us-east-1a
 `

@@ -116,12 +116,13 @@ func ruleText(t *testing.T, n *yaml.Node) string {
 		APIGroups     []string `yaml:"apiGroups"`
 		Resources     []string `yaml:"resources"`
 		ResourceNames []string `yaml:"resourceNames"`
+		URLs          []string `yaml:"nonResourceURLs"`
 		Verbs         []string `yaml:"verbs"`
 	}
 	if err := n.Decode(&r); err != nil {
 		t.Fatal(err)
 	}
-	what := "`" + strings.Join(r.Resources, "`, `") + "`"
+	what := "`" + strings.Join(append(r.Resources, r.URLs...), "`, `") + "`"
 	if g := strings.Join(r.APIGroups, ", "); g != "" {
 		what += " of " + g
 	}
@@ -134,8 +135,26 @@ func ruleText(t *testing.T, n *yaml.Node) string {
 // spreadDefaults is a scheduler's configuration, which makes the scaler look at more kinds.
 const spreadDefaults = "podTopologySpread: {defaultConstraints: [{maxSkew: 3, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}]}"
 
-func everyRight() map[string]any {
-	return onEC2(map[string]any{"interruption": map[string]any{"enabled": true}, "config": map[string]any{"schedulerConfig": spreadDefaults}})
+// asked are the values that bring rights.
+func asked() map[string]any {
+	return map[string]any{"interruption": map[string]any{"enabled": true}, "config": map[string]any{"schedulerConfig": spreadDefaults},
+		"admin": map[string]any{"operators": []any{"team:operators"}}}
+}
+
+func everyRight() map[string]any { return onEC2(asked()) }
+
+// without is everyRight but for what one value brings.
+func without(value string) map[string]any {
+	values := asked()
+	switch value {
+	case "config.schedulerConfig":
+		delete(values, "config")
+	case "admin.enabled":
+		values["admin"] = map[string]any{"enabled": false}
+	default:
+		delete(values, value)
+	}
+	return onEC2(values)
 }
 
 // TestEveryRightHasItsReason: also that the reader of comments sees one that is missing.
@@ -178,9 +197,11 @@ func rbacPage(t *testing.T) string {
 		values map[string]any
 		note   string
 	}{
-		{onEC2(map[string]any{"config": map[string]any{"schedulerConfig": spreadDefaults}}), "with `interruption.enabled=true`"},
-		{onEC2(map[string]any{"interruption": map[string]any{"enabled": true}}), "with `config.schedulerConfig`"},
-		{with(map[string]any{"interruption": map[string]any{"enabled": true}, "config": map[string]any{"schedulerConfig": spreadDefaults}}), "with `cloud.kind=aws`"},
+		{without("interruption"), "with `interruption.enabled=true`"},
+		{without("config.schedulerConfig"), "with `config.schedulerConfig`"},
+		{with(asked()), "with `cloud.kind=aws`"},
+		{without("admin.enabled"), "unless `admin.enabled=false`"},
+		{without("admin"), "with groups in `admin.viewers` or `admin.operators`"},
 	} {
 		have := map[string]bool{}
 		for _, r := range rights(t, x.values) {
@@ -199,8 +220,13 @@ func rbacPage(t *testing.T) string {
 		if r.role != last {
 			last = r.role
 			who := "The scaler, by its service account."
-			if strings.Contains(r.role, "interruption") {
+			switch {
+			case strings.Contains(r.role, "interruption"):
 				who = "The interruption functions, by the group `interruption.group` of their role."
+			case strings.Contains(r.role, "strategy-operator"):
+				who = "The groups in `admin.operators`."
+			case strings.Contains(r.role, "strategy-viewer"), strings.Contains(r.role, "-reach"):
+				who = "The groups in `admin.viewers` and `admin.operators`."
 			}
 			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| what | verbs | reason | when |\n|---|---|---|---|\n", r.role, who)
 		}

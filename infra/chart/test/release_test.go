@@ -93,6 +93,7 @@ func TestReleaseLifeAndRights(t *testing.T) {
 	r.drains(first[0])
 	r.forces()
 	r.givesBack()
+	r.operates(log)
 	log.stop()
 	r.rightsWereEnough()
 
@@ -347,7 +348,7 @@ func (r *installed) scaler() *process {
 		r.t.Fatal(err)
 	}
 	return r.start("weir-scaler", "--config", config, "--kubeconfig", kubeconfig, "--ledger-path", filepath.Join(dir, "ledger.db"),
-		"--strategy-binary", filepath.Join(r.bin, "weir-strategy"), "--metrics-port", "0", "--health-probe-port", "0")
+		"--strategy-binary", filepath.Join(r.bin, "weir-strategy"), "--metrics-port", "0", "--health-probe-port", "0", "--admin-port", "0")
 }
 
 // drains deletes a claim: its pods are evicted under their budget and replaced elsewhere.
