@@ -34,6 +34,8 @@ type Config struct {
 
 	StrategyBinary string              `json:"strategyBinary"`
 	StrategyFolder string              `json:"strategyFolder"`
+	StrategyLock   string              `json:"strategyLock"`
+	RequireSandbox bool                `json:"requireSandbox"`
 	Strategies     map[string]Strategy `json:"strategies"`
 	Bindings       Bindings            `json:"bindings"`
 	Shadow         []string            `json:"shadow"`
@@ -114,6 +116,7 @@ type Strategy struct {
 	StartTimeout     Duration       `json:"startTimeout"`
 	CallTimeout      Duration       `json:"callTimeout"`
 	MemoryLimit      int64          `json:"memoryLimit"`
+	CPULimit         float64        `json:"cpuLimit"`
 	Env              []string       `json:"env"`
 	Isolation        string         `json:"isolation"`
 	Socket           string         `json:"socket"`
@@ -281,7 +284,7 @@ func Default() *Config {
 func defaultStrategy() Strategy {
 	return Strategy{
 		StartTimeout: Duration(10 * time.Second), CallTimeout: Duration(2 * time.Second),
-		MemoryLimit: 256 << 20, Isolation: IsolationProcess,
+		MemoryLimit: 256 << 20, CPULimit: 0.75, Isolation: IsolationProcess,
 	}
 }
 

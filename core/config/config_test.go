@@ -84,7 +84,7 @@ memoryLimit: null
 		Kind: config.InstanceSelection, Path: "/strategies/green", SHA256: pin,
 		Config:       map[string]any{"carbon": map[string]any{"weight": 0.5}, "zones": []any{"a", "b"}},
 		StartTimeout: config.Duration(10 * time.Second), CallTimeout: config.Duration(500 * time.Millisecond),
-		MemoryLimit: 256 << 20, Env: []string{"HTTPS_PROXY"}, Isolation: config.IsolationProcess,
+		MemoryLimit: 256 << 20, CPULimit: 0.75, Env: []string{"HTTPS_PROXY"}, Isolation: config.IsolationProcess,
 	}
 	if diff := cmp.Diff(want, got.Strategies["green"]); diff != "" {
 		t.Errorf("strategy (-want +got):\n%s", diff)

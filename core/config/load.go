@@ -281,7 +281,7 @@ func (v *validator) strategy(path, name string, s Strategy) {
 		v.fail(path+".path", "is missing, and %q is not a built-in (%s)", name, strings.Join(slices.Sorted(maps.Keys(Builtins())), ", "))
 	case s.Path == "" && s.Kind != builtin:
 		v.fail(path+".kind", "is %q, the built-in %s is of kind %s", s.Kind, name, builtin)
-	case s.Path != "" && s.SHA256 == "":
+	case s.Path != "" && s.SHA256 == "" && v.cfg.StrategyLock == "":
 		v.fail(path+".sha256", "is missing: a program that is not built in runs only with the SHA-256 it is pinned to")
 	}
 	if s.SHA256 != "" && !digest.MatchString(s.SHA256) {
@@ -291,6 +291,12 @@ func (v *validator) strategy(path, name string, s Strategy) {
 	v.between(path+".callTimeout", s.CallTimeout, 10*time.Millisecond, time.Minute)
 	if s.MemoryLimit < 16<<20 {
 		v.fail(path+".memoryLimit", "is %d, expected at least %d bytes", s.MemoryLimit, 16<<20)
+	}
+	if !(s.CPULimit >= 0 && s.CPULimit <= 1024) {
+		v.fail(path+".cpuLimit", "is %g, expected a number of processors, 0 = no limit", s.CPULimit)
+	}
+	if s.Socket != "" && (s.Socket[0] != '/' || len(s.Socket) > 100) {
+		v.fail(path+".socket", "is %q, expected an absolute path of at most 100 bytes", s.Socket)
 	}
 	for i, e := range s.Env {
 		if e == "" || strings.ContainsAny(e, "=\x00") {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/strategy/sandbox"
 	"github.com/weir-project/weir/plugins/builtin"
 	"github.com/weir-project/weir/plugins/sdk"
 )
@@ -63,8 +64,19 @@ type Spec struct {
 	// until it is ready; 0 = that of the host.
 	CallTimeout, StartTimeout time.Duration
 	// MemoryLimit in bytes: a process whose own memory is greater is ended and started
-	// again; looked at every second, on Linux only. 0 = none.
+	// again; looked at five times a second, on Linux only. 0 = none.
 	MemoryLimit int64
+	// CPULimit in processors, as an average over a minute: a process that takes more is
+	// ended and started again, on Linux only. 0 = none.
+	CPULimit float64
+	// Socket, absolute, is where a strategy in a container of its own serves, instead of
+	// Path: nothing is started, and restarts are somebody else's.
+	Socket string
+	// Version that the strategy must say it is; empty = any.
+	Version string
+	// AllowUnsandboxed lets it run where the kernel cannot fence it in. What the kernel
+	// can is put up all the same. RequireSandbox is stronger.
+	AllowUnsandboxed, RequireSandbox bool
 }
 
 // Spell makes a spec of what people write for a strategy: the name of a built-in, or
@@ -77,7 +89,7 @@ func Spell(nameOrPath string) Spec {
 	if err != nil {
 		path = nameOrPath
 	}
-	return Spec{Name: filepath.Base(path), Path: path}
+	return Spec{Name: filepath.Base(path), Path: path, AllowUnsandboxed: true} // who names a program on a command line could run it as well
 }
 
 // Options are what the host itself works with; zero values are defaults.
@@ -92,6 +104,10 @@ type Options struct {
 	BreakFor   time.Duration
 	// Steady is how long a process must live for its failures to be forgotten; 60 s.
 	Steady time.Duration
+	// Kernel is what there is to fence processes in with; nil = what the kernel says.
+	Kernel *sandbox.Kernel
+	// CPUWindow is what a CPULimit is an average over; a minute.
+	CPUWindow time.Duration
 	// Artifacts fetches executables that are named by image; nil = there are none.
 	Artifacts Artifacts
 	// Records says where calls and comparisons are recorded; without a folder nothing is.
@@ -128,6 +144,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Steady == 0 {
 		o.Steady = time.Minute
+	}
+	if o.CPUWindow == 0 {
+		o.CPUWindow = time.Minute
 	}
 	if o.OnCall == nil {
 		o.OnCall = func(Call) {}
@@ -181,6 +200,9 @@ func (c Config) complete() (Config, error) {
 }
 
 func (s Spec) check() error {
+	if s.Socket != "" {
+		return s.checkSocket()
+	}
 	if s.Path == "" {
 		_, err := builtin.New(s.Name)
 		return err
@@ -199,5 +221,5 @@ func (s Spec) check() error {
 
 // key is equal for specs that the same process can serve.
 func (s Spec) key() string {
-	return fmt.Sprintf("%q %q %q %q %q %q %q %q %d %d %d", s.Name, s.Path, s.Image, s.Program, s.Args, strings.ToLower(s.SHA256), s.Env, s.Config, s.CallTimeout, s.StartTimeout, s.MemoryLimit)
+	return fmt.Sprintf("%q %q %t %t %g %q %q %q %q %q %q %q %q %d %d %d", s.Socket, s.Version, s.AllowUnsandboxed, s.RequireSandbox, s.CPULimit, s.Name, s.Path, s.Image, s.Program, s.Args, strings.ToLower(s.SHA256), s.Env, s.Config, s.CallTimeout, s.StartTimeout, s.MemoryLimit)
 }

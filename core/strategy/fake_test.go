@@ -46,7 +46,7 @@ func fakeSpec(t testing.TB, name string, behaviour ...string) Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Spec{Name: name, Path: self, Args: append([]string{"serve"}, behaviour...)}
+	return Spec{Name: name, Path: self, Args: append([]string{"serve"}, behaviour...), AllowUnsandboxed: true}
 }
 
 // fake is a strategy that behaves well on the sample problem and then as it is told.

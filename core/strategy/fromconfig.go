@@ -15,9 +15,9 @@ import (
 )
 
 // FromConfig reads the strategies of the controller's configuration: built-ins that
-// are bound or configured run from its strategyBinary, others from their path. It is
-// an error if a strategy asks for an isolation that this version does not have, or
-// if the executable of the built-ins is not found.
+// are bound or configured run from its strategyBinary, others from their path, or in
+// a container that serves at their socket. It is an error if the executable of the
+// built-ins is not found, or if there is a lock file and it does not have a strategy.
 func FromConfig(c *config.Config) (Config, error) {
 	out := Config{InstanceSelection: c.Bindings.InstanceSelection, Consolidation: c.Bindings.Consolidation, Shadow: c.Shadow,
 		Swap: SwapRules{MaxErrorRate: c.Swap.MaxErrorRate, MaxDearerPercent: c.Swap.MaxDearerPercent, Probation: c.Swap.Probation.D()}}
@@ -31,6 +31,13 @@ func FromConfig(c *config.Config) (Config, error) {
 	for name := range c.Strategies {
 		names[name] = true
 	}
+	var lock *Lock
+	if c.StrategyLock != "" {
+		var err error
+		if lock, err = ReadLock(c.StrategyLock); err != nil {
+			return Config{}, fmt.Errorf("strategyLock: %w", err)
+		}
+	}
 	var errs []error
 	for _, name := range sortedNames(names) {
 		s, ok := c.Strategy(name)
@@ -39,6 +46,9 @@ func FromConfig(c *config.Config) (Config, error) {
 			continue
 		}
 		spec, err := fromStrategy(name, s, c)
+		if err == nil && lock != nil && (s.Path != "" || s.Image != "") && spec.Socket == "" {
+			spec, err = lock.lock(spec)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("strategies.%s: %w", name, err))
 			continue
@@ -49,8 +59,8 @@ func FromConfig(c *config.Config) (Config, error) {
 }
 
 func fromStrategy(name string, s config.Strategy, c *config.Config) (Spec, error) {
-	spec := Spec{Name: name, Path: s.Path, SHA256: s.SHA256, Env: s.Env, MemoryLimit: s.MemoryLimit,
-		CallTimeout: time.Duration(s.CallTimeout), StartTimeout: time.Duration(s.StartTimeout)}
+	spec := Spec{Name: name, Path: s.Path, SHA256: s.SHA256, Env: s.Env, MemoryLimit: s.MemoryLimit, CPULimit: s.CPULimit,
+		AllowUnsandboxed: s.AllowUnsandboxed, RequireSandbox: c.RequireSandbox, CallTimeout: time.Duration(s.CallTimeout), StartTimeout: time.Duration(s.StartTimeout)}
 	if len(s.Config) > 0 {
 		settings, err := json.Marshal(s.Config)
 		if err != nil {
@@ -60,10 +70,7 @@ func fromStrategy(name string, s config.Strategy, c *config.Config) (Spec, error
 	}
 	switch {
 	case s.Isolation == config.IsolationContainer:
-		return Spec{}, errors.New("isolation: container is not served by this version, process is")
-	case (s.Path != "" || s.Image != "") && !s.AllowUnsandboxed:
-		return Spec{}, errors.New("is not built in and would run without a sandbox, which this version does not have: " +
-			"allowUnsandboxed: true lets it run as a process with our user's rights")
+		spec.Socket = s.Socket
 	case s.Image != "":
 		spec.Image, spec.Program = s.Image, s.Path
 		spec.Path = ArtifactPath(c.StrategyFolder, s.Image, s.Path)
@@ -75,6 +82,7 @@ func fromStrategy(name string, s config.Strategy, c *config.Config) (Spec, error
 			return Spec{}, err
 		}
 		spec.Path, spec.Args = path, []string{name}
+		spec.AllowUnsandboxed = true // it came with us
 	}
 	return spec, nil
 }

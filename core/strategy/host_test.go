@@ -165,7 +165,12 @@ func TestOutcomes(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 			var calls []Call
-			h := testHost(t, bound(fakeSpec(t, "fake", behaviour)), func(o *Options) { o.OnCall = func(c Call) { calls = append(calls, c) } })
+			h := testHost(t, bound(fakeSpec(t, "fake", behaviour)), func(o *Options) {
+				o.OnCall = func(c Call) { calls = append(calls, c) }
+				if behaviour == "forks" {
+					o.Kernel = noFence()
+				}
+			})
 			settle(t, h)
 			p := price(t, h)
 			if p.Outcome != string(want) || len(calls) != 1 || calls[0].Outcome != want {
@@ -452,7 +457,7 @@ func TestFiftyFailedStarts(t *testing.T) {
 // TestGrandchildrenEnd ends a strategy that has started a process of its own.
 func TestGrandchildrenEnd(t *testing.T) {
 	t.Parallel()
-	h := testHost(t, bound(fakeSpec(t, "fake", "forks")))
+	h := testHost(t, bound(fakeSpec(t, "fake", "forks")), func(o *Options) { o.Kernel = noFence() })
 	settle(t, h)
 	pid := statusOf(h, "fake").PID
 	group := func() int {

@@ -8,16 +8,19 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"github.com/weir-project/weir/core/strategy/sandbox"
 )
 
 // image is a private copy of an executable. It is hashed while it is copied and is
 // executed from its own descriptor, so that what was verified is what runs, whatever
 // happens to the path meanwhile.
 type image struct {
-	sum  string // SHA-256, hex
-	path string // what to execute
-	file *os.File
-	drop func() // removes what has a name
+	sum   string   // SHA-256, hex
+	path  string   // what to execute
+	needs []string // what it has to read beside itself to start
+	file  *os.File
+	drop  func() // removes what has a name
 
 	refs int // guarded by images.mu
 }
@@ -31,6 +34,11 @@ type images struct {
 // open copies the executable at path and holds it against the pin, which may be
 // empty. The caller releases the image.
 func (s *images) open(path, pin string) (*image, error) {
+	if pin == "" {
+		if err := trusted(path); err != nil {
+			return nil, err
+		}
+	}
 	img, err := readImage(path)
 	if err != nil {
 		return nil, err
@@ -77,10 +85,12 @@ func readImage(path string) (*image, error) {
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
 		return nil, fmt.Errorf("%s has mode %s: want a regular file that can be executed", path, info.Mode())
 	}
+	needs := sandbox.Needs(src)
 	img, err := privateCopy(src)
 	if err != nil {
 		return nil, fmt.Errorf("copying %s: %w", path, err)
 	}
+	img.needs = needs
 	return img, nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/weir-project/weir/core/strategy/sandbox"
 	"github.com/weir-project/weir/plugins/sdk"
 )
 
@@ -35,6 +36,7 @@ type instance struct {
 	client    *sdk.Client
 	manifest  *sdk.Manifest
 	lines     *lineLog
+	fence     Fence
 	dir       string // of its socket
 	lastWords string // what it said last, set by end
 	streams   sync.WaitGroup
@@ -48,8 +50,11 @@ type instance struct {
 
 // startInstance starts a process and brings it to the point where it can serve. On
 // every error the process is gone when it returns. ctx carries the deadline.
-func startInstance(ctx context.Context, spec Spec, img *image, log *zap.Logger) (_ *instance, err error) {
+func startInstance(ctx context.Context, spec Spec, img *image, log *zap.Logger, kernel *sandbox.Kernel) (_ *instance, err error) {
 	in := &instance{lines: newLineLog(log), sending: make(chan struct{}, 1)}
+	if in.fence, err = fenceOf(spec, kernel); err != nil {
+		return nil, err
+	}
 	in.dir, err = os.MkdirTemp("", "weir-strategy-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the socket: %w", err)
@@ -75,17 +80,25 @@ func startInstance(ctx context.Context, spec Spec, img *image, log *zap.Logger) 
 	if err := in.connect(addr, config.TLSConfig); err != nil {
 		return nil, err
 	}
+	return in, in.prepare(ctx, spec)
+}
+
+// prepare brings a strategy that is connected to the point where it can serve.
+func (in *instance) prepare(ctx context.Context, spec Spec) (err error) {
 	if in.manifest, err = in.client.Describe(ctx); err != nil {
-		return nil, fmt.Errorf("describe: %w", err)
+		return fmt.Errorf("describe: %w", err)
+	}
+	if spec.Version != "" && in.manifest.Version != spec.Version {
+		return fmt.Errorf("it says that it is version %s of %s, the lock file has version %s", in.manifest.Version, in.manifest.Name, spec.Version)
 	}
 	settings := spec.Config
 	if len(settings) == 0 {
 		settings = []byte("{}")
 	}
 	if err := in.client.Configure(ctx, settings, nil); err != nil {
-		return nil, fmt.Errorf("configure: %w", err)
+		return fmt.Errorf("configure: %w", err)
 	}
-	return in, in.selfTest(ctx)
+	return in.selfTest(ctx)
 }
 
 func (in *instance) clientConfig(ctx context.Context, spec Spec, img *image) *plugin.ClientConfig {
@@ -100,9 +113,10 @@ func (in *instance) clientConfig(ctx context.Context, spec Spec, img *image) *pl
 		Stderr:           in.lines,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: in.dir},
 		RunnerFunc: func(_ hclog.Logger, base *exec.Cmd, _ string) (runner.Runner, error) {
-			cmd := exec.Command(img.path)
-			cmd.Args = append([]string{spec.Path}, spec.Args...)
-			cmd.Dir = in.dir
+			cmd, err := fenced(spec, img, in.dir, in.fence)
+			if err != nil {
+				return nil, err
+			}
 			cmd.Env = append([]string{}, base.Env...)
 			for _, name := range spec.Env {
 				if value, ok := os.LookupEnv(name); ok {

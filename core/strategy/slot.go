@@ -39,7 +39,8 @@ type Status struct {
 	Starts     int // processes started since it was configured
 	Failures   int // in a row
 	LastError  string
-	Pending    bool // of a configuration that is not in service yet
+	Pending    bool  // of a configuration that is not in service yet
+	Fence      Fence // what keeps the last process that was ready from the rest of the machine
 	Role       Role
 	Counts
 	// Trial tells about the probation that the strategy is on or has passed, RolledBack
@@ -227,7 +228,7 @@ func (s *slot) serve(ctx context.Context, began *time.Time) error {
 	}
 	startCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	inst, err := startInstance(startCtx, s.spec, s.img, s.log)
+	inst, err := startInstance(startCtx, s.spec, s.img, s.log, s.opts.Kernel)
 	if err != nil {
 		return err
 	}
@@ -240,7 +241,9 @@ func (s *slot) serve(ctx context.Context, began *time.Time) error {
 	s.log.Info("strategy is ready", zap.String("name", inst.manifest.Name), zap.String("strategyVersion", inst.manifest.Version),
 		zap.String("sha256", s.img.sum), zap.Int("pid", pid))
 	s.install(inst)
-	s.set(func(st *Status) { st.State, st.PID, st.Version, st.LastError = Ready, pid, inst.manifest.Version, "" })
+	s.set(func(st *Status) {
+		st.State, st.PID, st.Version, st.LastError, st.Fence = Ready, pid, inst.manifest.Version, "", inst.fence
+	})
 	err = s.watch(ctx, inst, pid)
 	s.install(nil)
 	inst.end(err != nil && ctx.Err() != nil)
@@ -253,8 +256,9 @@ func (s *slot) serve(ctx context.Context, began *time.Time) error {
 // watch returns when the process has ended by itself, with nil, or has to end, with
 // the reason.
 func (s *slot) watch(ctx context.Context, inst *instance, pid int) error {
-	look := time.NewTicker(time.Second)
+	look := time.NewTicker(lookEvery)
 	defer look.Stop()
+	guard := newWatchdog(pid, s.spec, s.opts.CPUWindow)
 	for {
 		select {
 		case <-inst.ended():
@@ -262,8 +266,8 @@ func (s *slot) watch(ctx context.Context, inst *instance, pid int) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-look.C:
-			if used, ok := ownMemory(pid); ok && s.spec.MemoryLimit > 0 && used > s.spec.MemoryLimit {
-				return fmt.Errorf("the process was ended: it held %d MiB of memory, memoryLimit is %d MiB", used>>20, s.spec.MemoryLimit>>20)
+			if err := guard.look(time.Now()); err != nil {
+				return err
 			}
 		}
 	}

@@ -1,10 +1,14 @@
 package strategy
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,16 +34,55 @@ func awaitEnd(pid int) {
 // did not leave its group.
 func killGroup(cmd *exec.Cmd) { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 
-// ownMemory is the memory that a process holds for itself, without what it maps from
-// files, in bytes; false if it cannot be known.
-func ownMemory(pid int) (int64, bool) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// taken is what a process has taken of the machine.
+type taken struct {
+	memory  int64         // of its own, shared memory, swap and page tables included, without what it maps from files; bytes
+	threads int           // now
+	cpu     time.Duration // since it was started
+}
+
+// ticksPerSecond is the unit of processor time in /proc, which is the same everywhere.
+const ticksPerSecond = 100
+
+// look reads what a process has taken; false if it cannot be known, as when it has ended.
+func look(pid int) (taken, bool) {
+	var t taken
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, false
+		return t, false
 	}
-	var size, resident, shared int64
-	if _, err := fmt.Sscan(string(b), &size, &resident, &shared); err != nil {
-		return 0, false
+	for line := range strings.Lines(string(status)) {
+		name, rest, _ := strings.Cut(line, ":")
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			continue
+		}
+		n, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "RssAnon", "RssShmem", "VmSwap", "VmPTE":
+			t.memory += n << 10
+		case "Threads":
+			t.threads = int(n)
+		}
 	}
-	return (resident - shared) * int64(os.Getpagesize()), true
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return t, false
+	}
+	// The second field is a name in brackets, which may hold anything.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 13 {
+		return t, false
+	}
+	for _, f := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return t, false
+		}
+		t.cpu += time.Duration(n) * (time.Second / ticksPerSecond)
+	}
+	return t, true
 }

@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Possible says whether Command can be used on this system.
+const Possible = true
+
 // self is our own executable, also when the file has been replaced meanwhile.
 const self = "/proc/self/exe"
 

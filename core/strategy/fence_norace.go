@@ -1,0 +1,6 @@
+//go:build !race
+
+package strategy
+
+// raceDetector: see the other file.
+const raceDetector = false
