@@ -10,7 +10,7 @@ func SamplePrice() *PriceRequest {
 	c := sampleCatalogue()
 	return &PriceRequest{
 		Catalogue: c, Now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), USDPerHour: samplePrices(c),
-		Health: map[int]Health{3: {Available: false, Unavailable: "InsufficientInstanceCapacity", Shortages: 2}, 5: {Available: true, Interruptions: 4}},
+		Health: map[int]Health{3: {Available: false, Unavailable: "InsufficientInstanceCapacity", Shortages: 2, LastShortage: time.Date(2026, 3, 1, 11, 58, 0, 0, time.UTC)}, 5: {Available: true, Interruptions: 4, LastInterruption: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)}},
 		Pools: []Pool{
 			{Name: "default", NodeClass: "default", Weight: 10, Annotations: map[string]string{"example.com/team": "web"}, VolumesUSDPerHour: 0.0022,
 				Offerings: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
@@ -20,8 +20,9 @@ func SamplePrice() *PriceRequest {
 				}},
 			{Name: "on-demand", NodeClass: "default", Offerings: []int{0, 2, 4, 6, 8, 10}},
 		},
-		Commitments: []Commitment{{Name: "compute", Covers: Selector{{Key: LabelCapacityType, Values: []string{OnDemand}}}, USDPerHour: 0.5, UsedUSDPerHour: 0.2}},
-		Demand:      Demand{Pods: 10, CPUMilli: 14000, MemoryBytes: 28 << 30},
+		Commitments: []Commitment{{Name: "compute", Covers: Selector{{Key: LabelCapacityType, Values: []string{OnDemand}}}, USDPerHour: 0.5, UsedUSDPerHour: 0.2,
+			Discount: 0.28, USDPerHourByType: map[string]float64{"m6a.large": 0.0567}, Source: "configuration"}},
+		Demand: Demand{Pods: 10, CPUMilli: 14000, MemoryBytes: 28 << 30},
 	}
 }
 
@@ -31,7 +32,7 @@ func SampleScore() *ScoreRequest {
 	price := SamplePrice()
 	return &ScoreRequest{Catalogue: price.Catalogue, Now: price.Now, Pools: price.Pools, Moves: []Move{
 		{Pool: 0, Reason: "Empty", Remove: []RemovedNode{{Name: "n1", Offering: 0, USDPerHour: 0.0864, Age: time.Hour}}, USDPerHourBefore: 0.0864},
-		{Pool: 0, Reason: "Underutilized", Remove: []RemovedNode{{Name: "n2", Offering: 4, USDPerHour: 0.1728, Pods: 4, Age: 3 * time.Hour}},
+		{Pool: 0, Reason: "Underutilized", Remove: []RemovedNode{{Name: "n2", Offering: 4, USDPerHour: 0.1728, Pods: 4, Age: 3 * time.Hour, Expires: 27 * time.Hour, PodFacts: PodFacts{DeletionCost: 100, Priorities: 2000, Young: 1, Restarts: 2}}},
 			PodsEvicted: 4, USDPerHourBefore: 0.1728},
 		{Pool: 1, Reason: "Underutilized", Remove: []RemovedNode{{Name: "n3", Offering: 8, USDPerHour: 0.1632, Pods: 40, Age: 30 * time.Hour}},
 			Launch: []LaunchedNode{{Offering: 4, USDPerHour: 0.1528}}, PodsEvicted: 40, USDPerHourBefore: 0.1632, USDPerHourAfter: 0.1528, USDPerHourWorst: 0.1532},

@@ -100,6 +100,8 @@ type Health struct {
 	Shortages       int    // remembered for it
 	Interruptions   int    // seen on it
 	ReservationLeft int    // instances left, for reserved
+	// LastShortage and LastInterruption are when it last happened; zero = not known.
+	LastShortage, LastInterruption time.Time
 }
 
 // PriceRequest is one batch. It is read-only.
@@ -156,6 +158,20 @@ type Commitment struct {
 	UsedUSDPerHour float64
 	Nodes          int
 	UsedNodes      int
+	// Discount is the part of its market price that a covered node does not draw on
+	// USDPerHour; USDPerHourByType says what it draws by instance type instead.
+	Discount         float64
+	USDPerHourByType map[string]float64
+	Source           string // where it is told
+}
+
+// Draws is what a node of an offering with this market price draws on the commitment,
+// USD per hour.
+func (c *Commitment) Draws(o *Offering, market float64) float64 {
+	if usd, ok := c.USDPerHourByType[o.Type.Name]; ok {
+		return usd
+	}
+	return market * (1 - c.Discount)
 }
 
 // Selector picks offerings by labels; every match must hold, none = all.
@@ -292,6 +308,16 @@ type RemovedNode struct {
 	USDPerHour float64
 	Pods       int
 	Age        time.Duration
+	Expires    time.Duration // how long it has until it expires; 0 = it does not, or it is not known
+	PodFacts
+}
+
+// PodFacts sum up what is known of the pods that are evicted from a node.
+type PodFacts struct {
+	DeletionCost int64 // sum of their deletion costs
+	Priorities   int64 // sum of their priorities, each at most 1,000,000,000
+	Young        int   // how many were started less than ten minutes ago
+	Restarts     int   // of their containers, in sum
 }
 
 // LaunchedNode is a node that a move buys.

@@ -23,11 +23,13 @@ func fromPriceRequest(r *PriceRequest) *instancev1.PriceRequest {
 	for _, i := range offerings {
 		h := r.Health[i]
 		m.Health = append(m.Health, &strategyv1.OfferingHealth{Offering: uint32(i), Available: h.Available, UnavailableReason: h.Unavailable,
-			Shortages: uint32(h.Shortages), Interruptions: uint32(h.Interruptions), ReservationLeft: uint32(h.ReservationLeft)})
+			Shortages: uint32(h.Shortages), Interruptions: uint32(h.Interruptions), ReservationLeft: uint32(h.ReservationLeft),
+			LastShortage: fromTime(h.LastShortage), LastInterruption: fromTime(h.LastInterruption)})
 	}
 	for _, c := range r.Commitments {
 		m.Commitments = append(m.Commitments, &strategyv1.Commitment{Name: c.Name, Covers: fromSelector(c.Covers), UsdPerHour: c.USDPerHour,
-			UsedUsdPerHour: c.UsedUSDPerHour, Nodes: uint32(c.Nodes), UsedNodes: uint32(c.UsedNodes)})
+			UsedUsdPerHour: c.UsedUSDPerHour, Nodes: uint32(c.Nodes), UsedNodes: uint32(c.UsedNodes),
+			Discount: c.Discount, UsdPerHourByType: c.USDPerHourByType, Source: c.Source})
 	}
 	return m
 }
@@ -50,11 +52,13 @@ func toPriceRequest(c *Catalogue, m *instancev1.PriceRequest) (*PriceRequest, er
 			return nil, fmt.Errorf("health of offering %d of %d", h.Offering, len(c.Offerings))
 		}
 		r.Health[int(h.Offering)] = Health{Available: h.Available, Unavailable: h.UnavailableReason, Shortages: int(h.Shortages),
-			Interruptions: int(h.Interruptions), ReservationLeft: int(h.ReservationLeft)}
+			Interruptions: int(h.Interruptions), ReservationLeft: int(h.ReservationLeft),
+			LastShortage: toTime(h.LastShortage), LastInterruption: toTime(h.LastInterruption)}
 	}
 	for _, x := range m.Commitments {
 		r.Commitments = append(r.Commitments, Commitment{Name: x.Name, Covers: toSelector(x.Covers), USDPerHour: x.UsdPerHour,
-			UsedUSDPerHour: x.UsedUsdPerHour, Nodes: int(x.Nodes), UsedNodes: int(x.UsedNodes)})
+			UsedUSDPerHour: x.UsedUsdPerHour, Nodes: int(x.Nodes), UsedNodes: int(x.UsedNodes),
+			Discount: x.Discount, USDPerHourByType: x.UsdPerHourByType, Source: x.Source})
 	}
 	return r, nil
 }

@@ -18,8 +18,7 @@ func fromScoreRequest(r *ScoreRequest) *consolidationv1.ScoreRequest {
 		out := &consolidationv1.Move{Pool: uint32(v.Pool), Reason: v.Reason, PodsEvicted: uint32(v.PodsEvicted), PodDeletionCost: v.PodDeletionCost,
 			UsdPerHourBefore: v.USDPerHourBefore, UsdPerHourAfter: v.USDPerHourAfter, UsdPerHourAfterWorst: v.USDPerHourWorst}
 		for _, n := range v.Remove {
-			out.Remove = append(out.Remove, &consolidationv1.RemovedNode{Name: n.Name, Offering: optional(n.Offering), UsdPerHour: n.USDPerHour,
-				Pods: uint32(n.Pods), AgeSeconds: int64(n.Age / time.Second)})
+			out.Remove = append(out.Remove, fromRemoved(&n))
 		}
 		for _, n := range v.Launch {
 			out.Launch = append(out.Launch, &consolidationv1.LaunchedNode{Offering: uint32(n.Offering), UsdPerHour: n.USDPerHour})
@@ -27,6 +26,21 @@ func fromScoreRequest(r *ScoreRequest) *consolidationv1.ScoreRequest {
 		m.Moves[i] = out
 	}
 	return m
+}
+
+func fromRemoved(n *RemovedNode) *consolidationv1.RemovedNode {
+	return &consolidationv1.RemovedNode{Name: n.Name, Offering: optional(n.Offering), UsdPerHour: n.USDPerHour, Pods: uint32(n.Pods),
+		AgeSeconds: int64(n.Age / time.Second), PodDeletionCost: n.DeletionCost, PodPriorities: n.Priorities,
+		ExpiresSeconds: int64(n.Expires / time.Second), YoungPods: uint32(n.Young), PodRestarts: uint32(n.Restarts)}
+}
+
+func toRemoved(m *consolidationv1.RemovedNode) RemovedNode {
+	n := RemovedNode{Name: m.Name, Offering: -1, USDPerHour: m.UsdPerHour, Pods: int(m.Pods), Age: time.Duration(m.AgeSeconds) * time.Second,
+		Expires: time.Duration(m.ExpiresSeconds) * time.Second, PodFacts: PodFacts{DeletionCost: m.PodDeletionCost, Priorities: m.PodPriorities, Young: int(m.YoungPods), Restarts: int(m.PodRestarts)}}
+	if m.Offering != nil {
+		n.Offering = int(*m.Offering)
+	}
+	return n
 }
 
 // toScoreRequest reads a request over the catalogue that it names. Errors: counts
@@ -47,10 +61,7 @@ func toScoreRequest(c *Catalogue, m *consolidationv1.ScoreRequest) (*ScoreReques
 		v := Move{Pool: int(in.Pool), Reason: in.Reason, PodsEvicted: int(in.PodsEvicted), PodDeletionCost: in.PodDeletionCost,
 			USDPerHourBefore: in.UsdPerHourBefore, USDPerHourAfter: in.UsdPerHourAfter, USDPerHourWorst: in.UsdPerHourAfterWorst}
 		for _, n := range in.Remove {
-			node := RemovedNode{Name: n.Name, Offering: -1, USDPerHour: n.UsdPerHour, Pods: int(n.Pods), Age: time.Duration(n.AgeSeconds) * time.Second}
-			if n.Offering != nil {
-				node.Offering = int(*n.Offering)
-			}
+			node := toRemoved(n)
 			if node.Offering >= len(c.Offerings) {
 				return nil, fmt.Errorf("move %d removes offering %d of %d", i, node.Offering, len(c.Offerings))
 			}

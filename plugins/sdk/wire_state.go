@@ -2,6 +2,9 @@ package sdk
 
 import (
 	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	strategyv1 "github.com/weir-project/weir/plugins/proto/weir/strategy/v1"
 )
@@ -88,4 +91,19 @@ func toInt(in []uint32) []int {
 		out[i] = int(v)
 	}
 	return out
+}
+
+// fromTime leaves out what is not known.
+func fromTime(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func toTime(m *timestamppb.Timestamp) time.Time {
+	if m == nil {
+		return time.Time{}
+	}
+	return m.AsTime()
 }

@@ -226,7 +226,18 @@ type RemovedNode struct {
 	// Pods on it that are evicted.
 	Pods uint32 `protobuf:"varint,4,opt,name=pods,proto3" json:"pods,omitempty"`
 	// Age of the node, seconds.
-	AgeSeconds    int64 `protobuf:"varint,5,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"`
+	AgeSeconds int64 `protobuf:"varint,5,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"`
+	// How long it has until it expires, seconds, at least 1; 0 = it does not, or it is not known.
+	ExpiresSeconds int64 `protobuf:"varint,6,opt,name=expires_seconds,json=expiresSeconds,proto3" json:"expires_seconds,omitempty"`
+	// Sum of the deletion costs of the evicted pods.
+	PodDeletionCost int64 `protobuf:"varint,7,opt,name=pod_deletion_cost,json=podDeletionCost,proto3" json:"pod_deletion_cost,omitempty"`
+	// Sum of their priorities; those of system-critical pods, which are far beyond all
+	// others, count as 1,000,000,000.
+	PodPriorities int64 `protobuf:"varint,8,opt,name=pod_priorities,json=podPriorities,proto3" json:"pod_priorities,omitempty"`
+	// How many of them were started less than ten minutes ago.
+	YoungPods uint32 `protobuf:"varint,9,opt,name=young_pods,json=youngPods,proto3" json:"young_pods,omitempty"`
+	// Restarts of their containers, in sum.
+	PodRestarts   uint32 `protobuf:"varint,10,opt,name=pod_restarts,json=podRestarts,proto3" json:"pod_restarts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -292,6 +303,41 @@ func (x *RemovedNode) GetPods() uint32 {
 func (x *RemovedNode) GetAgeSeconds() int64 {
 	if x != nil {
 		return x.AgeSeconds
+	}
+	return 0
+}
+
+func (x *RemovedNode) GetExpiresSeconds() int64 {
+	if x != nil {
+		return x.ExpiresSeconds
+	}
+	return 0
+}
+
+func (x *RemovedNode) GetPodDeletionCost() int64 {
+	if x != nil {
+		return x.PodDeletionCost
+	}
+	return 0
+}
+
+func (x *RemovedNode) GetPodPriorities() int64 {
+	if x != nil {
+		return x.PodPriorities
+	}
+	return 0
+}
+
+func (x *RemovedNode) GetYoungPods() uint32 {
+	if x != nil {
+		return x.YoungPods
+	}
+	return 0
+}
+
+func (x *RemovedNode) GetPodRestarts() uint32 {
+	if x != nil {
+		return x.PodRestarts
 	}
 	return 0
 }
@@ -1279,7 +1325,7 @@ const file_weir_consolidation_v1_consolidation_proto_rawDesc = "" +
 	"\x11pod_deletion_cost\x18\x06 \x01(\x03R\x0fpodDeletionCost\x12-\n" +
 	"\x13usd_per_hour_before\x18\a \x01(\x01R\x10usdPerHourBefore\x12+\n" +
 	"\x12usd_per_hour_after\x18\b \x01(\x01R\x0fusdPerHourAfter\x126\n" +
-	"\x18usd_per_hour_after_worst\x18\t \x01(\x01R\x14usdPerHourAfterWorst\"\xa6\x01\n" +
+	"\x18usd_per_hour_after_worst\x18\t \x01(\x01R\x14usdPerHourAfterWorst\"\xe4\x02\n" +
 	"\vRemovedNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\boffering\x18\x02 \x01(\rH\x00R\boffering\x88\x01\x01\x12 \n" +
@@ -1287,7 +1333,14 @@ const file_weir_consolidation_v1_consolidation_proto_rawDesc = "" +
 	"usdPerHour\x12\x12\n" +
 	"\x04pods\x18\x04 \x01(\rR\x04pods\x12\x1f\n" +
 	"\vage_seconds\x18\x05 \x01(\x03R\n" +
-	"ageSecondsB\v\n" +
+	"ageSeconds\x12'\n" +
+	"\x0fexpires_seconds\x18\x06 \x01(\x03R\x0eexpiresSeconds\x12*\n" +
+	"\x11pod_deletion_cost\x18\a \x01(\x03R\x0fpodDeletionCost\x12%\n" +
+	"\x0epod_priorities\x18\b \x01(\x03R\rpodPriorities\x12\x1d\n" +
+	"\n" +
+	"young_pods\x18\t \x01(\rR\tyoungPods\x12!\n" +
+	"\fpod_restarts\x18\n" +
+	" \x01(\rR\vpodRestartsB\v\n" +
 	"\t_offering\"L\n" +
 	"\fLaunchedNode\x12\x1a\n" +
 	"\boffering\x18\x01 \x01(\rR\boffering\x12 \n" +

@@ -9,6 +9,7 @@ package strategyv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -37,8 +38,12 @@ type OfferingHealth struct {
 	Interruptions uint32 `protobuf:"varint,5,opt,name=interruptions,proto3" json:"interruptions,omitempty"`
 	// Instances left in the reservation, for reserved.
 	ReservationLeft uint32 `protobuf:"varint,6,opt,name=reservation_left,json=reservationLeft,proto3" json:"reservation_left,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// When it was last short of capacity, not set if not known.
+	LastShortage *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_shortage,json=lastShortage,proto3" json:"last_shortage,omitempty"`
+	// When an instance of it was last interrupted, not set if not known.
+	LastInterruption *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_interruption,json=lastInterruption,proto3" json:"last_interruption,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *OfferingHealth) Reset() {
@@ -111,6 +116,20 @@ func (x *OfferingHealth) GetReservationLeft() uint32 {
 		return x.ReservationLeft
 	}
 	return 0
+}
+
+func (x *OfferingHealth) GetLastShortage() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastShortage
+	}
+	return nil
+}
+
+func (x *OfferingHealth) GetLastInterruption() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastInterruption
+	}
+	return nil
 }
 
 // PoolState is a NodePool and what runs in it.
@@ -328,7 +347,15 @@ type Commitment struct {
 	// Committed number of nodes, 0 = not counted in nodes.
 	Nodes uint32 `protobuf:"varint,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// How many of nodes are in use.
-	UsedNodes     uint32 `protobuf:"varint,6,opt,name=used_nodes,json=usedNodes,proto3" json:"used_nodes,omitempty"`
+	UsedNodes uint32 `protobuf:"varint,6,opt,name=used_nodes,json=usedNodes,proto3" json:"used_nodes,omitempty"`
+	// What a covered node draws on usd_per_hour is its market price less this part of it,
+	// 0 to 1: the prices of the commitment are lower than the market's.
+	Discount float64 `protobuf:"fixed64,7,opt,name=discount,proto3" json:"discount,omitempty"`
+	// What a covered node of these instance types draws, USD per hour, in place of what
+	// discount says. At most 2,000.
+	UsdPerHourByType map[string]float64 `protobuf:"bytes,8,rep,name=usd_per_hour_by_type,json=usdPerHourByType,proto3" json:"usd_per_hour_by_type,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	// Where it is told, for people.
+	Source        string `protobuf:"bytes,9,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -403,6 +430,27 @@ func (x *Commitment) GetUsedNodes() uint32 {
 		return x.UsedNodes
 	}
 	return 0
+}
+
+func (x *Commitment) GetDiscount() float64 {
+	if x != nil {
+		return x.Discount
+	}
+	return 0
+}
+
+func (x *Commitment) GetUsdPerHourByType() map[string]float64 {
+	if x != nil {
+		return x.UsdPerHourByType
+	}
+	return nil
+}
+
+func (x *Commitment) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
 }
 
 // OfferingSelector picks offerings by the labels their nodes carry, zone, capacity
@@ -521,14 +569,16 @@ var File_weir_strategy_v1_state_proto protoreflect.FileDescriptor
 
 const file_weir_strategy_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1cweir/strategy/v1/state.proto\x12\x10weir.strategy.v1\"\xe8\x01\n" +
+	"\x1cweir/strategy/v1/state.proto\x12\x10weir.strategy.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf2\x02\n" +
 	"\x0eOfferingHealth\x12\x1a\n" +
 	"\boffering\x18\x01 \x01(\rR\boffering\x12\x1c\n" +
 	"\tavailable\x18\x02 \x01(\bR\tavailable\x12-\n" +
 	"\x12unavailable_reason\x18\x03 \x01(\tR\x11unavailableReason\x12\x1c\n" +
 	"\tshortages\x18\x04 \x01(\rR\tshortages\x12$\n" +
 	"\rinterruptions\x18\x05 \x01(\rR\rinterruptions\x12)\n" +
-	"\x10reservation_left\x18\x06 \x01(\rR\x0freservationLeft\"\xea\x02\n" +
+	"\x10reservation_left\x18\x06 \x01(\rR\x0freservationLeft\x12?\n" +
+	"\rlast_shortage\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\flastShortage\x12G\n" +
+	"\x11last_interruption\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x10lastInterruption\"\xea\x02\n" +
 	"\tPoolState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -550,7 +600,7 @@ const file_weir_strategy_v1_state_proto_rawDesc = "" +
 	"\x0fnodes_in_flight\x18\x06 \x01(\rR\rnodesInFlight\x12 \n" +
 	"\fusd_per_hour\x18\a \x01(\x01R\n" +
 	"usdPerHourB\v\n" +
-	"\t_offering\"\xde\x01\n" +
+	"\t_offering\"\xbb\x03\n" +
 	"\n" +
 	"Commitment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
@@ -560,7 +610,13 @@ const file_weir_strategy_v1_state_proto_rawDesc = "" +
 	"\x11used_usd_per_hour\x18\x04 \x01(\x01R\x0eusedUsdPerHour\x12\x14\n" +
 	"\x05nodes\x18\x05 \x01(\rR\x05nodes\x12\x1d\n" +
 	"\n" +
-	"used_nodes\x18\x06 \x01(\rR\tusedNodes\"J\n" +
+	"used_nodes\x18\x06 \x01(\rR\tusedNodes\x12\x1a\n" +
+	"\bdiscount\x18\a \x01(\x01R\bdiscount\x12b\n" +
+	"\x14usd_per_hour_by_type\x18\b \x03(\v22.weir.strategy.v1.Commitment.UsdPerHourByTypeEntryR\x10usdPerHourByType\x12\x16\n" +
+	"\x06source\x18\t \x01(\tR\x06source\x1aC\n" +
+	"\x15UsdPerHourByTypeEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"J\n" +
 	"\x10OfferingSelector\x126\n" +
 	"\amatches\x18\x01 \x03(\v2\x1c.weir.strategy.v1.LabelMatchR\amatches\"N\n" +
 	"\n" +
@@ -581,26 +637,31 @@ func file_weir_strategy_v1_state_proto_rawDescGZIP() []byte {
 	return file_weir_strategy_v1_state_proto_rawDescData
 }
 
-var file_weir_strategy_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_weir_strategy_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_weir_strategy_v1_state_proto_goTypes = []any{
-	(*OfferingHealth)(nil),   // 0: weir.strategy.v1.OfferingHealth
-	(*PoolState)(nil),        // 1: weir.strategy.v1.PoolState
-	(*Running)(nil),          // 2: weir.strategy.v1.Running
-	(*Commitment)(nil),       // 3: weir.strategy.v1.Commitment
-	(*OfferingSelector)(nil), // 4: weir.strategy.v1.OfferingSelector
-	(*LabelMatch)(nil),       // 5: weir.strategy.v1.LabelMatch
-	nil,                      // 6: weir.strategy.v1.PoolState.AnnotationsEntry
+	(*OfferingHealth)(nil),        // 0: weir.strategy.v1.OfferingHealth
+	(*PoolState)(nil),             // 1: weir.strategy.v1.PoolState
+	(*Running)(nil),               // 2: weir.strategy.v1.Running
+	(*Commitment)(nil),            // 3: weir.strategy.v1.Commitment
+	(*OfferingSelector)(nil),      // 4: weir.strategy.v1.OfferingSelector
+	(*LabelMatch)(nil),            // 5: weir.strategy.v1.LabelMatch
+	nil,                           // 6: weir.strategy.v1.PoolState.AnnotationsEntry
+	nil,                           // 7: weir.strategy.v1.Commitment.UsdPerHourByTypeEntry
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
 }
 var file_weir_strategy_v1_state_proto_depIdxs = []int32{
-	6, // 0: weir.strategy.v1.PoolState.annotations:type_name -> weir.strategy.v1.PoolState.AnnotationsEntry
-	2, // 1: weir.strategy.v1.PoolState.running:type_name -> weir.strategy.v1.Running
-	4, // 2: weir.strategy.v1.Commitment.covers:type_name -> weir.strategy.v1.OfferingSelector
-	5, // 3: weir.strategy.v1.OfferingSelector.matches:type_name -> weir.strategy.v1.LabelMatch
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	8, // 0: weir.strategy.v1.OfferingHealth.last_shortage:type_name -> google.protobuf.Timestamp
+	8, // 1: weir.strategy.v1.OfferingHealth.last_interruption:type_name -> google.protobuf.Timestamp
+	6, // 2: weir.strategy.v1.PoolState.annotations:type_name -> weir.strategy.v1.PoolState.AnnotationsEntry
+	2, // 3: weir.strategy.v1.PoolState.running:type_name -> weir.strategy.v1.Running
+	4, // 4: weir.strategy.v1.Commitment.covers:type_name -> weir.strategy.v1.OfferingSelector
+	7, // 5: weir.strategy.v1.Commitment.usd_per_hour_by_type:type_name -> weir.strategy.v1.Commitment.UsdPerHourByTypeEntry
+	5, // 6: weir.strategy.v1.OfferingSelector.matches:type_name -> weir.strategy.v1.LabelMatch
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_weir_strategy_v1_state_proto_init() }
@@ -615,7 +676,7 @@ func file_weir_strategy_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_strategy_v1_state_proto_rawDesc), len(file_weir_strategy_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
