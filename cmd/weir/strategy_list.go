@@ -26,6 +26,7 @@ func newStrategy(c *common) *cobra.Command {
 		newStrategyList(c),
 		newStrategySwap(c),
 		newStrategyLogs(c),
+		newStrategyTest(c),
 		newStrategyReplay(c),
 		newStrategyShadow(c),
 	)
