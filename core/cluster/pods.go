@@ -185,3 +185,6 @@ func (m *Mirror) OnlyReady(p *model.Pod) bool {
 
 // PDBs lists the budgets, sorted by name.
 func (m *Mirror) PDBs() []*model.PDB { return m.pdbList() }
+
+// PDB finds a budget by namespace/name, nil where it is not there.
+func (m *Mirror) PDB(id string) *model.PDB { return m.pdbs[id] }

@@ -45,6 +45,10 @@ type State struct {
 	// Hold says that a pod is the only ready replica of its workload and that the machine its
 	// successor will run on is not ready. Only asked where Interruption is set; nil = nobody is held.
 	Hold func(*model.Pod) bool `json:"-"`
+	// Gate says whether a pod that may be evicted is let through to its budget now, and if not
+	// when to ask again, zero = at the next look. Who lets one through expects an eviction. Nil =
+	// all are let through.
+	Gate func(*model.Pod) (bool, time.Time) `json:"-"`
 }
 
 // PodMemory is what a drain remembers of a pod.
@@ -333,6 +337,17 @@ func (s *State) pod(r *Result, p *model.Pod, pdbs []*model.PDB, open bool, now t
 	if now.Before(m.Next) {
 		r.wake(m.Next)
 		return
+	}
+	if s.Gate != nil {
+		if open, again := s.Gate(p); !open {
+			if m.Outcome != Blocked {
+				block(ReasonPDB, "evicting pod %s would violate %s", p.ID(), names(p, pdbs))
+			}
+			if !again.IsZero() {
+				r.wake(again)
+			}
+			return
+		}
 	}
 	m.Next = now.Add(MaxBackoff) // until the answer comes
 	r.Evict = append(r.Evict, p)

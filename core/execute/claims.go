@@ -61,6 +61,7 @@ func (x *Executor) recheckNode(name string) {
 
 // stepClaims looks at the claims that changed or whose time has come.
 func (x *Executor) stepClaims() {
+	x.stepGates()
 	for _, name := range x.m.TakeTouched() {
 		if x.m.Seen(name) {
 			x.trackOf(name).due(x.now)
@@ -363,6 +364,7 @@ func (x *Executor) drain(t *track, c *model.Claim, nodes []*model.Node) {
 			}
 			s.Hold = x.holds
 		}
+		s.Gate = x.admits(t.name, s.Interruption != nil)
 		r := drain.Step(s, n, x.m.PodsOn(n.Name), x.m.PDBs(), x.now)
 		x.drainStep(t, c, n, r)
 		done = done && r.Done
@@ -382,7 +384,9 @@ func (x *Executor) drainStep(t *track, c *model.Claim, n *model.Node, r drain.Re
 		x.do("node/"+n.Name, PatchNode{Patch: *r.Node})
 	}
 	for _, p := range r.Evict {
-		x.do("pod/"+p.UID, Evict{Pod: p, Claim: c.Name})
+		if !x.do("pod/"+p.UID, Evict{Pod: p, Claim: c.Name}) {
+			x.notAsked(p)
+		}
 	}
 	for _, d := range r.Delete {
 		x.do("pod/"+d.Pod.UID, DeletePod{Pod: d.Pod, Grace: d.Grace, Claim: c.Name})
@@ -420,6 +424,7 @@ func (x *Executor) evicted(p *model.Pod, name string, r Result, forced bool) {
 		o = drain.MultiplePDBs
 	}
 	x.Counters.Evicted[string(o)]++
+	x.gateAnswered(p, o)
 	t := x.tracks[name]
 	if t == nil {
 		return

@@ -20,17 +20,18 @@ type API struct {
 	Now    func() time.Time
 	serial int
 
-	Pods    map[string]*model.Pod
-	Nodes   map[string]*model.Node
-	Claims  map[string]*model.Claim
-	Pools   map[string]*model.Pool
-	Classes map[string]*model.NodeClass
-	PDBs    map[string]*model.PDB
-	Volumes map[string]cluster.UpsertAttachment // by the name of the attachment
-	Owner   map[string]string                   // node name -> uid of its claim
-	Events  []execute.Event
-	Denied  []string                      // evictions that a budget refused
-	Status  map[string]execute.PoolStatus // last written, by pool
+	Pods      map[string]*model.Pod
+	Nodes     map[string]*model.Node
+	Claims    map[string]*model.Claim
+	Pools     map[string]*model.Pool
+	Classes   map[string]*model.NodeClass
+	PDBs      map[string]*model.PDB
+	disrupted map[string]map[string]bool          // ids of pods that are out, by budget
+	Volumes   map[string]cluster.UpsertAttachment // by the name of the attachment
+	Owner     map[string]string                   // node name -> uid of its claim
+	Events    []execute.Event
+	Denied    []string                      // evictions that a budget refused
+	Status    map[string]execute.PoolStatus // last written, by pool
 
 	changes []cluster.Change
 	created map[string]bool // claims ever created
@@ -42,7 +43,7 @@ var _ execute.Kube = (*API)(nil)
 func NewAPI(now func() time.Time) *API {
 	return &API{
 		Now: now, Pods: map[string]*model.Pod{}, Nodes: map[string]*model.Node{}, Claims: map[string]*model.Claim{}, Pools: map[string]*model.Pool{},
-		Classes: map[string]*model.NodeClass{}, PDBs: map[string]*model.PDB{}, Volumes: map[string]cluster.UpsertAttachment{}, Owner: map[string]string{}, created: map[string]bool{}, Status: map[string]execute.PoolStatus{},
+		Classes: map[string]*model.NodeClass{}, PDBs: map[string]*model.PDB{}, disrupted: map[string]map[string]bool{}, Volumes: map[string]cluster.UpsertAttachment{}, Owner: map[string]string{}, created: map[string]bool{}, Status: map[string]execute.PoolStatus{},
 	}
 }
 
@@ -69,7 +70,7 @@ func (a *API) Everything() []cluster.Change {
 		out = append(out, cluster.UpsertPool{Pool: a.Pools[k]})
 	}
 	for _, k := range slices.Sorted(maps.Keys(a.PDBs)) {
-		out = append(out, cluster.UpsertPDB{PDB: a.PDBs[k]})
+		out = append(out, cluster.UpsertPDB{PDB: a.status(k)})
 	}
 	for _, k := range slices.Sorted(maps.Keys(a.Claims)) {
 		out = append(out, cluster.UpsertClaim{Claim: a.Claims[k]})
@@ -111,20 +112,57 @@ func (a *API) RemoveClass(name string) {
 	a.changes = append(a.changes, cluster.DeleteNodeClass{Name: name})
 }
 
-// PutPDB applies a budget; MinAvailable of it is kept by Evict.
+// PutPDB applies a budget: DisruptionsAllowed of it is how many of its pods may be out at
+// a time. Its status, which is seen, says how many more.
 func (a *API) PutPDB(b *model.PDB) {
-	a.PDBs[b.Namespace+"/"+b.Name] = b
-	a.changes = append(a.changes, cluster.UpsertPDB{PDB: b})
+	key := b.Namespace + "/" + b.Name
+	a.PDBs[key], a.disrupted[key] = b, map[string]bool{}
+	for _, p := range a.Pods {
+		if b.Covers(p) && isOut(p) {
+			a.disrupted[key][p.ID()] = true
+		}
+	}
+	a.changes = append(a.changes, cluster.UpsertPDB{PDB: a.status(key)})
+}
+
+// isOut says whether a pod counts as disrupted: it is not ready or on its way out.
+func isOut(p *model.Pod) bool { return !p.Ready || p.Deleting != nil }
+
+// status is the budget with how many more of its pods may go now.
+func (a *API) status(key string) *model.PDB {
+	b := *a.PDBs[key]
+	b.DisruptionsAllowed = max(0, b.DisruptionsAllowed-int32(len(a.disrupted[key])))
+	return &b
+}
+
+// count has the budgets of a pod take in what has become of it, and tell.
+func (a *API) count(p *model.Pod, out bool) {
+	for _, key := range slices.Sorted(maps.Keys(a.PDBs)) {
+		set := a.disrupted[key]
+		if !a.PDBs[key].Covers(p) || set[p.ID()] == out {
+			continue
+		}
+		if out {
+			set[p.ID()] = true
+		} else {
+			delete(set, p.ID())
+		}
+		a.changes = append(a.changes, cluster.UpsertPDB{PDB: a.status(key)})
+	}
 }
 
 // PutPod writes a pod.
 func (a *API) PutPod(p *model.Pod) {
 	a.Pods[p.ID()] = p
 	a.changes = append(a.changes, cluster.UpsertPod{Pod: p})
+	a.count(p, isOut(p))
 }
 
 // RemovePod makes a pod vanish.
 func (a *API) RemovePod(id string) {
+	if p := a.Pods[id]; p != nil {
+		a.count(p, false)
+	}
 	delete(a.Pods, id)
 	a.changes = append(a.changes, cluster.DeletePod{ID: id})
 }
@@ -318,7 +356,7 @@ func (a *API) Evict(_ context.Context, p *model.Pod) error {
 			continue
 		}
 		covering++
-		if cur.Deleting == nil && b.DisruptionsAllowed <= a.disrupted(b) {
+		if cur.Deleting == nil && int(b.DisruptionsAllowed) <= len(a.disrupted[k]) {
 			a.Denied = append(a.Denied, cur.ID())
 			return fmt.Errorf("pod %s: %w", p.ID(), execute.ErrBlocked)
 		}
@@ -327,17 +365,6 @@ func (a *API) Evict(_ context.Context, p *model.Pod) error {
 		return fmt.Errorf("pod %s: %w", p.ID(), execute.ErrMultiplePDBs)
 	}
 	return a.DeletePod(context.Background(), cur, cur.GracePeriod)
-}
-
-// disrupted counts the pods of a budget that are not ready or on their way out.
-func (a *API) disrupted(b *model.PDB) int32 {
-	var n int32
-	for _, p := range a.Pods {
-		if b.Covers(p) && (!p.Ready || p.Deleting != nil) {
-			n++
-		}
-	}
-	return n
 }
 
 // DeletePod implements execute.Kube.
