@@ -29,6 +29,7 @@ func newStrategy(c *common) *cobra.Command {
 		newStrategyTest(c),
 		newStrategyReplay(c),
 		newStrategyShadow(c),
+		newStrategyBench(c),
 	)
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,4 +149,98 @@ func TestShadowReport(t *testing.T) {
 	}
 	command(t, exitBadInput, "strategy", "shadow", "report")
 	command(t, exitBadInput, "strategy", "shadow", "report", t.TempDir())
+}
+
+// TestBench prices strategies against each other on a recorded day, on manifests and on a
+// drawn workload, and draws it.
+func TestBench(t *testing.T) {
+	t.Parallel()
+	folder := recordDay(t, 3)
+	manifests := filepath.Join(t.TempDir(), "pools & pods.yaml")
+	if err := os.WriteFile(manifests, []byte(onePool), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	page, chart := filepath.Join(t.TempDir(), "bench.html"), filepath.Join(t.TempDir(), "bench.svg")
+	out, _ := command(t, exitDone, "strategy", "bench", "--records", folder, "-f", manifests, "--workload", "a", "--pool", "a", "--strategy", "cost-optimal", "--strategy", "first-fit",
+		"--zones", "us-east-1a", "--html", page, "--svg", chart, "-o", "json")
+	var rep benchReport
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Problems) != 3 || len(rep.Strategies) != 2 {
+		t.Fatalf("%d problems, %d strategies, want 3 and 2: the recorded one is there once", len(rep.Problems), len(rep.Strategies))
+	}
+	for _, p := range rep.Problems {
+		cheap, large := p.Answers[0], p.Answers[1]
+		if p.LowerBoundUSDPerHour <= 0 || cheap.USDPerHour < p.LowerBoundUSDPerHour || cheap.USDPerHour > large.USDPerHour || cheap.Unplaced+large.Unplaced > 0 || cheap.Nodes == 0 || cheap.Seconds <= 0 {
+			t.Errorf("%s: bound %v, %+v", p.Name, p.LowerBoundUSDPerHour, p.Answers)
+		}
+	}
+	// the same pod and the same machines, once from manifests and once as recorded
+	if m, r := rep.Problems[1], rep.Problems[2]; m.Pods != r.Pods || m.Answers[0].USDPerHour != r.Answers[0].USDPerHour || m.Answers[1].USDPerHour != r.Answers[1].USDPerHour {
+		t.Errorf("from manifests %+v, as recorded %+v", m, r)
+	}
+	if rep.Strategies[0].Nodes != rep.Problems[0].Answers[0].Nodes+rep.Problems[1].Answers[0].Nodes+rep.Problems[2].Answers[0].Nodes {
+		t.Errorf("sums %+v", rep.Strategies)
+	}
+	for path, want := range map[string]string{page: "<table>", chart: `<svg xmlns`} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(b, []byte(want)) || !bytes.Contains(b, []byte("pools &amp; pods")) {
+			t.Errorf("%s:\n%s", path, b)
+		}
+		if path != chart {
+			continue
+		}
+		for dec := xml.NewDecoder(bytes.NewReader(b)); ; {
+			if _, err := dec.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("the chart is no XML: %v", err)
+			}
+		}
+	}
+	out, _ = command(t, exitDone, "strategy", "bench", "--records", folder, "--strategy", "resilient")
+	if !strings.Contains(out, "PROBLEM") || !strings.Contains(out, ":2, 1 pods") || strings.Contains(out, "all ") {
+		t.Errorf("the table says\n%s", out)
+	}
+	for want, args := range map[string][]string{
+		"--shifts: expected at least 1":        {"--shifts", "0"},
+		"--problems: expected at least 1":      {"--problems", "0"},
+		"--workload: expected some of":         {"--workload", "z"},
+		"--pool: expected a, cmr":              {"--pool", "daemons"},
+		"is of kind consolidation":             {"--strategy", "savings"},
+		"cost-optimal is named twice":          {"--strategy", "cost-optimal", "--strategy", "cost-optimal"},
+		"no such file":                         {"--records", "nowhere"},
+		"there is no file calls-*.jsonl in it": {"--records", t.TempDir()},
+		"expected an executable file":          {"--strategy", "./nothing"},
+	} {
+		if _, errs := command(t, exitBadInput, append([]string{"strategy", "bench"}, args...)...); !strings.Contains(errs, want) {
+			t.Errorf("%q: %q, want %q", args, errs, want)
+		}
+	}
+}
+
+// TestBenchChart draws many problems as lines, and cuts long names.
+func TestBenchChart(t *testing.T) {
+	t.Parallel()
+	r := &benchReport{Strategies: []benchTotals{{Name: "a<b"}}}
+	for range maxBars + 1 {
+		r.Problems = append(r.Problems, benchProblem{Name: "p", LowerBoundUSDPerHour: 1, Answers: []benchAnswer{{USDPerHour: 2}}})
+	}
+	var b strings.Builder
+	if err := r.writeSVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(b.String(), "<polyline") != 1 || !strings.Contains(b.String(), "a&lt;b") || !strings.Contains(b.String(), "13 problems") {
+		t.Errorf("the chart:\n%s", b.String())
+	}
+	if got := short("calls-20260304T120000.jsonl", 12); len([]rune(got)) != 12 {
+		t.Errorf("cut to %q", got)
+	}
+	if len(r.rows()) != maxBars+3 {
+		t.Errorf("%d rows", len(r.rows()))
+	}
 }

@@ -414,7 +414,7 @@ func (h *Host) priceGroup(ctx context.Context, m *market, w *model.World, g *gro
 		answer = ans
 		return err
 	}
-	who, out := h.answer(ctx, g, &question{problem: problem{kind: sdk.InstanceSelection, level: LevelPrice, input: req, hash: m.hash}, answer: func() any { return answer },
+	who, out := h.answer(ctx, g, &question{problem: problem{kind: sdk.InstanceSelection, level: LevelPrice, input: req, hash: m.hash, world: w}, answer: func() any { return answer },
 		remote: func(ctx context.Context, in *instance) error { return use(in.price(ctx, req)) },
 		local:  func(ctx context.Context, s sdk.Strategy) error { return use(localPrice(ctx, s, req)) }})
 	if who == "" {

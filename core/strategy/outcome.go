@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/plugins/sdk"
 )
 
@@ -65,6 +66,7 @@ type problem struct {
 	serves func(*sdk.Manifest) bool // whether a process serves the level; nil = as its manifest says of the kind
 	input  any                      // the request with its catalogue, which nobody changes any more
 	hash   func()                   // fills in the catalogue's hash, nil = it has one
+	world  *model.World             // whose waiting pods are recorded with it; nil = none are
 }
 
 func (p *problem) served(m *sdk.Manifest) bool {

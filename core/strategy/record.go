@@ -65,6 +65,8 @@ type Record struct {
 	Catalogue    string          `json:"catalogue"` // hash, hexadecimal
 	Input        json.RawMessage `json:"input"`
 	Answer       json.RawMessage `json:"answer,omitempty"` // of calls that went well
+	// Waiting is the pods that waited, of calls for prices; see Recorded.World.
+	Waiting []PodGroup `json:"waiting,omitempty"`
 }
 
 // catalogueLine is a catalogue, types once.
@@ -240,6 +242,9 @@ func (r *recorder) call(rec *Record, p problem, answer any) error {
 	p.prepare()
 	rec.Catalogue = hex.EncodeToString(catalogue.Hash[:])
 	var err error
+	if p.world != nil {
+		rec.Waiting = groupPods(p.world.Pods, p.world.Pools, catalogue)
+	}
 	if rec.Input, err = json.Marshal(bare); err != nil {
 		return fmt.Errorf("writing the input of %s: %w", rec.Strategy, err)
 	}

@@ -200,6 +200,11 @@ func (r *Recorded) decode(c *sdk.Catalogue) (expected string, err error) {
 		if err := checkPriceInput(req); err != nil {
 			return "an input that fits its catalogue", err
 		}
+		for i := range r.Call.Waiting {
+			if err := r.Call.Waiting[i].check(); err != nil {
+				return "pods that can wait", err
+			}
+		}
 		r.Input = req
 		if len(r.Call.Answer) > 0 {
 			if err := sdk.CheckPrices(req, ans); err != nil {

@@ -379,3 +379,12 @@ func TestShadowReport(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func mustRead(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

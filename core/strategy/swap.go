@@ -559,6 +559,7 @@ func (r *recent) add(p problem) {
 	if p.input == nil || weight(p.input) > keptOfferings {
 		return
 	}
+	p.world = nil // which is much larger
 	key := string(p.kind) + "/" + p.level
 	r.mu.Lock()
 	defer r.mu.Unlock()

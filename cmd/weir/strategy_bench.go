@@ -1,0 +1,473 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/provision"
+	"github.com/weir-project/weir/core/report"
+	"github.com/weir-project/weir/core/strategy"
+	"github.com/weir-project/weir/integration/bench/measure"
+	"github.com/weir-project/weir/integration/bench/workload"
+	"github.com/weir-project/weir/plugins/builtin"
+)
+
+type strategyBenchOptions struct {
+	inputs
+	output
+	strategies, records, workloads []string
+	pool                           string
+	shifts, problems               int
+	html, svg                      string
+}
+
+func newStrategyBench(c *common) *cobra.Command {
+	o := &strategyBenchOptions{inputs: inputs{common: c}}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Price strategies for buying machines against each other",
+		Long: `bench plans the same problems with the prices of several strategies and shows what each plan
+costs at the market: USD per hour, nodes, pods without a place, the gap to the proven lower
+bound, and the seconds that pricing and planning took.
+
+Problems are
+  - recorded days: --records with files or folders of strategyRecords. Each recorded call is
+    planned for again as if no node ran: with its machines and prices and the pods that
+    waited. Spreads and affinities between pods are not recorded; how many pods had some is
+    said. A problem that is the one before again, as while nodes start, is left out.
+  - manifests: -f, one problem each, with everything that pods ask for.
+  - drawn workloads: --workload a, b, c, d, e or mixed (a is 10 pods, b 1,000, c 5,000 with
+    spreads and affinities, d 10,000, e 50,000), --shifts draws of each, for one NodePool that
+    allows much (--pool cmr).
+Without any of them the workload is b.
+
+Exit code 1: a strategy did not start, or did not answer for itself.`,
+		Example: `  weir strategy bench --strategy cost-optimal --strategy ./carbon --workload b,c --html bench.html
+  weir strategy bench --records /var/lib/weir/records --strategy cost-optimal --strategy resilient
+  weir strategy bench -f monday.yaml -f friday.yaml -o json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.inputs.register(cmd)
+	o.output.register(cmd)
+	f := cmd.Flags()
+	f.StringArrayVar(&o.strategies, "strategy", nil, "built-in or configured strategy by name, or the path of an executable; may be repeated (default: the built-in ones for buying machines)")
+	f.StringArrayVar(&o.records, "records", nil, "file or folder of recorded calls; may be repeated")
+	f.StringSliceVar(&o.workloads, "workload", nil, "drawn workloads: some of a, b, c, d, e, mixed")
+	f.StringVar(&o.pool, "pool", "cmr", "NodePool of drawn workloads: a, cmr, cmr32, cmrod or open")
+	f.IntVar(&o.shifts, "shifts", 1, "draws of each workload")
+	f.IntVar(&o.problems, "problems", 100, "recorded problems at most; of more, so many are taken evenly")
+	f.StringVar(&o.html, "html", "", "file for a page with the table and a chart")
+	f.StringVar(&o.svg, "svg", "", "file for the chart alone")
+	return cmd
+}
+
+// benchReport is the answer of weir strategy bench.
+type benchReport struct {
+	Kind       string         `json:"kind"` // StrategyBench
+	Strategies []benchTotals  `json:"strategies"`
+	Problems   []benchProblem `json:"problems"`
+	Warnings   []string       `json:"warnings"`
+}
+
+type benchProblem struct {
+	Name                 string        `json:"name"`
+	Pods                 int           `json:"pods"`
+	LowerBoundUSDPerHour float64       `json:"lowerBoundUsdPerHour"`
+	Answers              []benchAnswer `json:"answers"` // in the order of the strategies
+}
+
+type benchAnswer struct {
+	Strategy   string  `json:"strategy"`
+	Outcome    string  `json:"outcome"` // ok, or why it did not answer for itself
+	USDPerHour float64 `json:"usdPerHour"`
+	Nodes      int     `json:"nodes"`
+	Unplaced   int     `json:"unschedulable"`
+	Seconds    float64 `json:"seconds"`
+}
+
+// benchTotals sums up a strategy over all problems.
+type benchTotals struct {
+	Name       string  `json:"name"`
+	Version    string  `json:"version"`
+	USDPerHour float64 `json:"usdPerHour"`
+	Nodes      int     `json:"nodes"`
+	Unplaced   int     `json:"unschedulable"`
+	Bound      float64 `json:"lowerBoundUsdPerHour"`
+	Failed     int     `json:"failed"` // problems that it did not answer for itself
+	Seconds    float64 `json:"seconds"`
+}
+
+// benched is a strategy that takes part.
+type benched struct {
+	spec strategy.Spec
+	host *strategy.Host
+}
+
+// benchWorld is a problem that takes part.
+type benchWorld struct {
+	name  string
+	world *model.World
+}
+
+func (o *strategyBenchOptions) run(ctx context.Context) error {
+	if err := o.checkBench(); err != nil {
+		return err
+	}
+	cfg, err := o.configuration()
+	if err != nil {
+		return err
+	}
+	r := &benchReport{Kind: "StrategyBench", Strategies: []benchTotals{}, Problems: []benchProblem{}, Warnings: []string{}}
+	hosts, err := o.hosts(ctx, cfg)
+	defer func() {
+		for _, b := range hosts {
+			b.host.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	for _, b := range hosts {
+		t := benchTotals{Name: b.spec.Name}
+		for _, st := range b.host.Status() {
+			if st.Name == b.spec.Name {
+				t.Version = st.Version
+			}
+		}
+		r.Strategies = append(r.Strategies, t)
+	}
+	err = o.each(cfg, r, func(p benchWorld) error { return r.add(ctx, p, hosts) })
+	if err != nil {
+		return err
+	}
+	if len(r.Problems) == 0 {
+		return bad("there is no problem to plan for: in none of the recorded calls did pods wait")
+	}
+	if err := o.draw(r); err != nil {
+		return err
+	}
+	if err := o.answer(o.format, r); err != nil {
+		return err
+	}
+	failed := 0
+	for _, t := range r.Strategies {
+		failed += t.Failed
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d answers did not come from the strategy that was asked", failed)
+	}
+	return nil
+}
+
+func (o *strategyBenchOptions) checkBench() error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.shifts < 1 {
+		return bad("--shifts: expected at least 1, got %d", o.shifts)
+	}
+	if o.problems < 1 {
+		return bad("--problems: expected at least 1, got %d", o.problems)
+	}
+	names := append(slices.Clone(workload.Names), "mixed")
+	for _, w := range o.workloads {
+		if !slices.Contains(names, w) {
+			return bad("--workload: expected some of %v, got %q", names, w)
+		}
+	}
+	if _, err := measure.Manifest(o.pool); err != nil || o.pool == "daemons" {
+		return bad("--pool: expected a, cmr, cmr32, cmrod or open, got %q", o.pool)
+	}
+	if len(o.records)+len(o.workloads)+len(o.files) == 0 {
+		o.workloads = []string{"b"}
+	}
+	return nil
+}
+
+// hosts starts the strategies, each in a host of its own that binds nothing else.
+func (o *strategyBenchOptions) hosts(ctx context.Context, cfg *config.Loaded) ([]benched, error) {
+	names := o.strategies
+	if len(names) == 0 {
+		for name, kind := range config.Builtins() {
+			if kind == config.InstanceSelection && builtin.Has(name) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+	}
+	var out []benched
+	for _, n := range names {
+		spec, err := chosen(cfg, config.InstanceSelection, n)
+		if err != nil {
+			return out, err
+		}
+		if c, ok := cfg.Strategies[spec.Name]; ok && spec.Path == "" {
+			if spec, err = specOf(spec.Name, c); err != nil {
+				return out, err
+			}
+		}
+		if slices.ContainsFunc(out, func(b benched) bool { return b.spec.Name == spec.Name }) {
+			return out, bad("--strategy: %s is named twice: rows could not be told apart", spec.Name)
+		}
+		host, err := strategy.New(strategy.Config{Strategies: []strategy.Spec{spec}, InstanceSelection: spec.Name}, strategy.Options{})
+		if err != nil {
+			return out, badInput{err}
+		}
+		out = append(out, benched{spec, host})
+		if err := host.Settled(ctx); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// each makes the problems one after the other: they are large, and one is enough at a time.
+func (o *strategyBenchOptions) each(cfg *config.Loaded, r *benchReport, f func(benchWorld) error) error {
+	for _, name := range o.workloads {
+		for shift := range o.shifts {
+			p, err := o.drawn(name, uint64(shift))
+			if err != nil {
+				return err
+			}
+			if err := f(p); err != nil {
+				return err
+			}
+		}
+	}
+	for _, file := range o.files {
+		one := o.inputs
+		one.files = []string{file}
+		s, err := one.load()
+		if err != nil {
+			return err
+		}
+		for _, w := range s.warnings {
+			r.warn(w)
+		}
+		if err := f(benchWorld{file, s.world}); err != nil {
+			return err
+		}
+	}
+	recorded, err := o.recorded()
+	if err != nil {
+		return err
+	}
+	for _, rec := range recorded {
+		w, together, err := rec.World()
+		if err != nil {
+			return badInput{fmt.Errorf("%s:%d: %w", rec.File, rec.Line, err)}
+		}
+		if together > 0 {
+			r.warn(fmt.Sprintf("%s: %d pods ask something of each other, which is not recorded and does not count here", rec.Title(), together))
+		}
+		w.Settings = cfg.PlanningSettings()
+		w.Settings.ReservedCapacity = true
+		if err := f(benchWorld{rec.Title(), w}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *benchReport) warn(w string) {
+	if !slices.Contains(r.Warnings, w) {
+		r.Warnings = append(r.Warnings, w)
+	}
+}
+
+func (o *strategyBenchOptions) drawn(name string, shift uint64) (benchWorld, error) {
+	dir, err := os.MkdirTemp("", "weir-bench-")
+	if err != nil {
+		return benchWorld{}, err
+	}
+	defer os.RemoveAll(dir)
+	q := &measure.Question{Workload: name, Pods: 1000, Pool: o.pool, Shift: shift}
+	w, err := q.World(dir)
+	if err != nil {
+		return benchWorld{}, err
+	}
+	title := "workload " + name
+	if o.shifts > 1 {
+		title += fmt.Sprintf(", draw %d", shift)
+	}
+	return benchWorld{title, w}, nil
+}
+
+// recorded reads the calls for prices with waiting pods, evenly so many of them.
+func (o *strategyBenchOptions) recorded() ([]*strategy.Recorded, error) {
+	var all []*strategy.Recorded
+	for _, path := range o.records {
+		files, err := strategy.RecordFiles(path, false)
+		if err != nil {
+			return nil, badInput{err}
+		}
+		for _, file := range files {
+			if all, err = readProblems(file, all); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(all) <= o.problems {
+		return all, nil
+	}
+	out := make([]*strategy.Recorded, o.problems)
+	for i := range out {
+		out[i] = all[i*len(all)/o.problems]
+	}
+	return out, nil
+}
+
+func readProblems(file string, all []*strategy.Recorded) ([]*strategy.Recorded, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, badInput{err}
+	}
+	defer f.Close()
+	for rec, err := range strategy.ReadRecords(f, file) {
+		var unfinished *strategy.RecordError
+		if errors.As(err, &unfinished) && unfinished.Unfinished {
+			return all, nil // it is being written
+		}
+		if err != nil {
+			return nil, badInput{err}
+		}
+		if rec.Call == nil || len(rec.Call.Waiting) == 0 || len(all) > 0 && rec.SameProblem(all[len(all)-1]) {
+			continue
+		}
+		all = append(all, rec)
+	}
+	return all, nil
+}
+
+// add plans for a problem with the prices of each strategy.
+func (r *benchReport) add(ctx context.Context, p benchWorld, hosts []benched) error {
+	for _, pool := range p.world.Pools {
+		pool.Annotations = maps.Clone(pool.Annotations)
+		delete(pool.Annotations, model.AnnotationInstanceSelection)
+	}
+	out := benchProblem{Name: p.name, Pods: len(p.world.Pods), LowerBoundUSDPerHour: provision.Plan(p.world, nil).LowerBoundUSDPerHour, Answers: []benchAnswer{}}
+	for i, b := range hosts {
+		began := time.Now()
+		prices, err := b.host.Price(ctx, p.world)
+		if err != nil {
+			return err
+		}
+		plan := provision.Plan(p.world, prices)
+		a := benchAnswer{Strategy: b.spec.Name, Outcome: string(strategy.OK), Seconds: time.Since(began).Seconds()}
+		a.USDPerHour, a.Nodes, a.Unplaced = provision.Cost(plan)
+		for _, w := range unwell(prices) {
+			r.warn(p.name + ", " + b.spec.Name + ": " + w)
+		}
+		for _, x := range prices.ByPool {
+			if x.Outcome != string(strategy.OK) {
+				a.Outcome = x.Outcome
+			}
+		}
+		out.Answers = append(out.Answers, a)
+		t := &r.Strategies[i]
+		t.USDPerHour += a.USDPerHour
+		t.Nodes += a.Nodes
+		t.Unplaced += a.Unplaced
+		t.Bound += out.LowerBoundUSDPerHour
+		t.Seconds += a.Seconds
+		if a.Outcome != string(strategy.OK) {
+			t.Failed++
+		}
+	}
+	r.Problems = append(r.Problems, out)
+	return nil
+}
+
+func (o *strategyBenchOptions) draw(r *benchReport) error {
+	for path, write := range map[string]func(io.Writer) error{o.svg: r.writeSVG, o.html: r.writeHTML} {
+		if path == "" {
+			continue
+		}
+		f, err := os.Create(path)
+		if err != nil {
+			return badInput{err}
+		}
+		if err := errors.Join(write(f), f.Close()); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// maxRows of problems are in the table; the other formats have them all.
+const maxRows = 20
+
+// rows are the lines of the table, problems first, then the sums.
+func (r *benchReport) rows() [][]string {
+	rows := [][]string{{"PROBLEM", "PODS", "STRATEGY", "USD/H", "NODES", "UNSCHEDULABLE", "TO THE BOUND", "SECONDS"}}
+	row := func(name, pods, who string, usd float64, nodes, unplaced int, bound, seconds float64, outcome string) {
+		if outcome != "" && outcome != string(strategy.OK) {
+			who += " (" + outcome + ": the built-in)"
+		}
+		rows = append(rows, []string{name, pods, who, fmt.Sprintf("%.4f", usd), fmt.Sprint(nodes), fmt.Sprint(unplaced), toBound(usd, bound), fmt.Sprintf("%.3f", seconds)})
+	}
+	for i, p := range r.Problems {
+		if i == maxRows && len(r.Problems) > maxRows+1 {
+			rows = append(rows, []string{fmt.Sprintf("and %d more", len(r.Problems)-i), "", "", "", "", "", "", ""})
+			break
+		}
+		for _, a := range p.Answers {
+			row(p.Name, fmt.Sprint(p.Pods), a.Strategy, a.USDPerHour, a.Nodes, a.Unplaced, p.LowerBoundUSDPerHour, a.Seconds, a.Outcome)
+		}
+	}
+	if len(r.Problems) > 1 {
+		pods := 0
+		for _, p := range r.Problems {
+			pods += p.Pods
+		}
+		for _, t := range r.Strategies {
+			row(fmt.Sprintf("all %d", len(r.Problems)), fmt.Sprint(pods), t.Name, t.USDPerHour, t.Nodes, t.Unplaced, t.Bound, t.Seconds, "")
+		}
+	}
+	return rows
+}
+
+// toBound says how far a price is from the bound.
+func toBound(usd, bound float64) string {
+	if bound <= 0 || math.IsInf(bound, 0) {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f x", usd/bound)
+}
+
+// WriteTable shows all problems and the sums.
+func (r *benchReport) WriteTable(w io.Writer) error {
+	l := &textLines{w: w}
+	rows := r.rows()
+	width := make([]int, len(rows[0]))
+	for _, cells := range rows {
+		for i, c := range cells {
+			width[i] = max(width[i], len(c))
+		}
+	}
+	for _, cells := range rows {
+		line := ""
+		for i, c := range cells {
+			line += fmt.Sprintf("%-*s", width[i]+2, c)
+		}
+		l.printf("%s\n", trimRight(line))
+	}
+	for _, s := range r.Warnings {
+		l.printf("warning: %s\n", s)
+	}
+	return l.err
+}
+
+var _ report.Tabler = (*benchReport)(nil)
