@@ -55,6 +55,9 @@ type Price struct {
 	Source        string   `json:"source"`        // of the price; empty = catalogue
 	Shortages     int      `json:"shortages"`     // history that strategies are told
 	Interruptions int      `json:"interruptions"` // the same
+	// LastShortage and LastInterruption are when it last happened; left out = not known.
+	LastShortage     time.Time `json:"lastShortage"`
+	LastInterruption time.Time `json:"lastInterruption"`
 }
 
 // Type is the facts of one instance type.
@@ -260,7 +263,8 @@ func (t *Table) Offerings(class *model.NodeClass, zones []string, opts Options) 
 				continue
 			}
 			o := &model.Offering{Type: it, Zone: p.Zone, CapacityType: p.CapacityType, Available: true,
-				ReservationID: p.ReservationID, Count: p.Count, Shortages: p.Shortages, Interruptions: p.Interruptions}
+				ReservationID: p.ReservationID, Count: p.Count, Shortages: p.Shortages, Interruptions: p.Interruptions,
+				LastShortage: p.LastShortage, LastInterruption: p.LastInterruption}
 			if class != nil {
 				o.ZoneID = class.ZoneIDs[p.Zone]
 			}

@@ -282,11 +282,12 @@ func TestClosedOfferings(t *testing.T) {
 func TestHistoryOfOfferings(t *testing.T) {
 	t.Parallel()
 	m := mirror(cluster.Offerings{Class: "default", List: []*model.Offering{offering("m5.large", 0.05), offering("m5.xlarge", 0.1)}})
-	m.RememberOffering("m5.large/us-east-1a/spot", cluster.Memory{Shortages: 2, Interruptions: 5})
+	m.RememberOffering("m5.large/us-east-1a/spot", cluster.Memory{Shortages: 2, Interruptions: 5, LastShortage: t0.Add(-time.Minute), LastInterruption: t0.Add(-time.Hour)})
 	m.RememberOffering("m5.huge/us-east-1a/spot", cluster.Memory{Shortages: 1, Interruptions: 1}) // not sold any more
 	m.CloseOffering("m5.large/us-east-1a/spot", t0, t0.Add(3*time.Minute), "no capacity")
 	before := m.World(t0)
-	if o := before.Offerings["default"]; o[0].Shortages != 2 || o[0].Interruptions != 5 || o[0].Available || o[1].Interruptions != 0 {
+	if o := before.Offerings["default"]; o[0].Shortages != 2 || o[0].Interruptions != 5 || o[0].Available || o[1].Interruptions != 0 ||
+		!o[0].LastShortage.Equal(t0.Add(-time.Minute)) || !o[0].LastInterruption.Equal(t0.Add(-time.Hour)) || !o[1].LastInterruption.IsZero() {
 		t.Errorf("%+v %+v", o[0], o[1])
 	}
 	if o := m.World(t0.Add(3 * time.Minute)).Offerings["default"][0]; !o.Available || o.Interruptions != 5 {

@@ -224,9 +224,11 @@ func (m *Mirror) CloseOffering(key string, now, until time.Time, why string) {
 // Memory is what the account remembers of an offering.
 type Memory struct {
 	Shortages, Interruptions int
-	Since, Until             time.Time // not to be bought from since then, until then; zero = open
-	Probing                  bool      // closed because all that may be tried is under way
-	Why                      string
+	// LastShortage and LastInterruption are when it last happened; zero = not known.
+	LastShortage, LastInterruption time.Time
+	Since, Until                   time.Time // not to be bought from since then, until then; zero = open
+	Probing                        bool      // closed because all that may be tried is under way
+	Why                            string
 }
 
 // RememberOffering makes worlds tell what is remembered of an offering. It stands beside what
@@ -318,6 +320,7 @@ func (m *Mirror) offeringLists(now time.Time) map[string][]*model.Offering {
 			}
 			told := *list[i]
 			told.Shortages, told.Interruptions = h.Shortages, h.Interruptions
+			told.LastShortage, told.LastInterruption = h.LastShortage, h.LastInterruption
 			if told.Available && h.Until.After(now) {
 				told.Available, told.Unavailable = false, h.says()
 			}

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -230,6 +231,14 @@ func TestSpotInterruption(t *testing.T) {
 	off := c.Labels[model.LabelInstanceType] + "/" + c.Labels[model.LabelZone] + "/spot"
 	if h, err := ledger.Offerings(t.Context(), store, "111122223333", "us-east-1", s.Now()); err != nil || h[off].Interruptions != 1 {
 		t.Errorf("the interruption of %s is not remembered: %+v (%v)", off, h, err)
+	}
+	// and what is remembered is in the worlds that strategies are asked about
+	i := slices.IndexFunc(s.current.c.Mirror().World(s.Now()).Offerings["default"], func(o *model.Offering) bool { return o.Key() == off })
+	if i < 0 {
+		t.Fatalf("%s is not sold any more", off)
+	}
+	if o := s.current.c.Mirror().World(s.Now()).Offerings["default"][i]; o.Interruptions != 1 || o.LastInterruption.IsZero() || o.LastInterruption.After(deadline) {
+		t.Errorf("%s in the world: %d interruptions, the last %s", off, o.Interruptions, o.LastInterruption)
 	}
 	s.Run(5 * time.Second)
 	if n, err := ledger.Notices(t.Context(), store, "test", s.Now()); err != nil || len(n) != 1 || n[0].State != ledger.NoticeDone {

@@ -128,7 +128,7 @@ func (x *Executor) setHealth(key string, h ledger.OfferingHealth) {
 // reflect has worlds say how it stands with an offering.
 func (x *Executor) reflect(key string, pending map[string]int) {
 	h := x.health[key]
-	mem := cluster.Memory{Shortages: h.Shortages, Interruptions: h.Interruptions}
+	mem := cluster.Memory{Shortages: h.Shortages, Interruptions: h.Interruptions, LastShortage: h.LastShortage, LastInterruption: h.LastInterruption}
 	switch room, limited := x.room(key, pending); {
 	case !limited:
 	case h.Closed(x.now) && room == 0:

@@ -87,6 +87,7 @@ func (h *OfferingHealth) Short(message string, now time.Time) bool {
 // one launch to try after that.
 func (h *OfferingHealth) Interrupted(now time.Time) {
 	h.Interruptions++
+	h.LastInterruption = now
 	if until := now.Add(ShortageFirst); until.After(h.ClosedUntil) {
 		h.ClosedUntil, h.Message = until, "spot interruption"
 	}
@@ -120,7 +121,7 @@ func (h *OfferingHealth) Settle(o Outcome, now time.Time) bool {
 		h.Short(o.Message, now)
 	case same && o.Got > 0 && h.Limited() && !h.Closed(now):
 		if h.Allowance = h.allowance() + o.Got; h.Allowance >= RampEnd {
-			*h = OfferingHealth{Interruptions: h.Interruptions, Round: h.Round, Writes: h.Writes}
+			*h = OfferingHealth{Interruptions: h.Interruptions, LastInterruption: h.LastInterruption, LastShortage: h.LastShortage, Round: h.Round, Writes: h.Writes}
 		}
 	}
 	return *h != old

@@ -122,6 +122,9 @@ func TestRampDoubles(t *testing.T) {
 	if h.Limited() || h.Text(now) != "" {
 		t.Errorf("after the ramp: %+v", h)
 	}
+	if h.LastShortage.IsZero() {
+		t.Error("the ramp has ended, and when the offering was short is not known any more")
+	}
 	h.Short("no", now)
 	if h.Shortages != 1 {
 		t.Errorf("the ramp had ended, yet this is shortage %d in a row", h.Shortages)

@@ -165,8 +165,11 @@ type OfferingHealth struct {
 	Shortages     int       `json:"shortages"`     // in a row
 	Interruptions int       `json:"interruptions"` // ever seen
 	LastShortage  time.Time `json:"lastShortage,omitzero"`
-	ClosedUntil   time.Time `json:"closedUntil,omitzero"`
-	Message       string    `json:"message,omitempty"`
+	// LastInterruption is when AWS last took an instance of it back; records of earlier
+	// releases do not know.
+	LastInterruption time.Time `json:"lastInterruption,omitzero"`
+	ClosedUntil      time.Time `json:"closedUntil,omitzero"`
+	Message          string    `json:"message,omitempty"`
 
 	// How the offering comes back: see Take and Settle.
 	Allowance int       `json:"allowance,omitempty"` // how many may be launched at a time; 0 = one, of an offering that was short

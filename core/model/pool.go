@@ -161,6 +161,8 @@ type Offering struct {
 	Count           int    // of a reservation: how many instances are left in it; those that run do not count
 	Shortages       int    // of capacity, in a row, that are remembered of it
 	Interruptions   int    // that are remembered of it
+	// LastShortage and LastInterruption are when it last happened; zero = not known.
+	LastShortage, LastInterruption time.Time
 }
 
 // Key names the offering in memory shared by clusters: type/zone/capacity type.

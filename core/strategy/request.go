@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/resource"
@@ -91,9 +92,9 @@ func (m *market) priceRequest(w *model.World, pools []*model.Pool) *sdk.PriceReq
 	for class, r := range m.classes {
 		for k, o := range w.Offerings[class] {
 			req.USDPerHour[r.base+k] = o.USDPerHour
-			if !o.Available || o.Count != 0 || o.Shortages != 0 || o.Interruptions != 0 {
+			if !o.Available || o.Count != 0 || o.Shortages != 0 || o.Interruptions != 0 || !o.LastShortage.IsZero() {
 				req.Health[r.base+k] = sdk.Health{Available: o.Available, Unavailable: o.Unavailable, Shortages: o.Shortages,
-					Interruptions: o.Interruptions, ReservationLeft: o.Count}
+					Interruptions: o.Interruptions, ReservationLeft: o.Count, LastShortage: o.LastShortage, LastInterruption: o.LastInterruption}
 			}
 		}
 	}
@@ -302,7 +303,7 @@ func (m *market) scoreRequest(w *model.World, pools []*model.Pool, moves []*mode
 				class = p.NodeClass.Name
 			}
 			v.Remove = append(v.Remove, sdk.RemovedNode{Name: n.ID(), Offering: m.find(class, n), USDPerHour: n.USDPerHour,
-				Pods: reschedulable(n), Age: w.Now.Sub(n.Created)})
+				Pods: reschedulable(n), Age: w.Now.Sub(n.Created), Expires: expires(n, w.Now), PodFacts: podFacts(n, w.Now)})
 			v.PodDeletionCost += deletionCost(n)
 		}
 		for _, n := range c.Launch {
@@ -348,4 +349,34 @@ func deletionCost(n *model.Node) int64 {
 		}
 	}
 	return sum
+}
+
+const (
+	youngPod       = 10 * time.Minute
+	leastOfSystem  = 1_000_000_000 // priorities above are Kubernetes' own
+	expiresAtLeast = time.Second   // 0 says that a node does not expire
+)
+
+// podFacts sums up what is known of the pods that a node's going evicts.
+func podFacts(n *model.Node, now time.Time) sdk.PodFacts {
+	f := sdk.PodFacts{DeletionCost: deletionCost(n)}
+	for _, p := range n.Pods {
+		if !p.Reschedulable() {
+			continue
+		}
+		f.Priorities += min(int64(p.Priority), leastOfSystem)
+		f.Restarts += int(p.RestartCount)
+		if p.Started != nil && now.Sub(*p.Started) < youngPod {
+			f.Young++
+		}
+	}
+	return f
+}
+
+// expires is how long a node has until its claim expires; 0 = it does not.
+func expires(n *model.Node, now time.Time) time.Duration {
+	if n.Claim == nil || n.Claim.ExpireAfter == model.Never || n.Claim.ExpireAfter <= 0 {
+		return 0
+	}
+	return max(n.Claim.Created.Add(n.Claim.ExpireAfter).Sub(now), expiresAtLeast)
 }
