@@ -148,7 +148,9 @@ func TestWhatIsRemovedIsNoticed(t *testing.T) {
 			e := now[file].EnumType[0]
 			e.Value = e.Value[:len(e.Value)-1]
 		},
-		"method Price": func(now map[string]*descriptorpb.FileDescriptorProto) { now[file].Service[0].Method[0].Name = proto.String("Cost") },
+		"method Price": func(now map[string]*descriptorpb.FileDescriptorProto) {
+			now[file].Service[0].Method[0].Name = proto.String("Cost")
+		},
 		"file " + file: func(now map[string]*descriptorpb.FileDescriptorProto) { delete(now, file) },
 	} {
 		now := current()

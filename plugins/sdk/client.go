@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -46,10 +47,15 @@ var levels = map[strategyv1.Level]string{
 	strategyv1.Level_LEVEL_PLAN: "plan", strategyv1.Level_LEVEL_PROPOSE: "propose",
 }
 
-// Serves says whether the strategy serves version 1 of the kind at the level that
-// this protocol calls: price or score.
+// Serves says whether the strategy serves version 1 of the kind at the level that every
+// strategy of it has: price or score.
 func (m *Manifest) Serves(kind Kind) bool {
-	level := map[Kind]string{InstanceSelection: "price", Consolidation: "score"}[kind]
+	return m.ServesLevel(kind, map[Kind]string{InstanceSelection: "price", Consolidation: "score"}[kind])
+}
+
+// ServesLevel says whether the strategy serves version 1 of the kind at a level: price,
+// score, plan or propose.
+func (m *Manifest) ServesLevel(kind Kind, level string) bool {
 	return slices.ContainsFunc(m.Contracts, func(c Contract) bool {
 		return c.Kind == kind && c.Version == ProtocolVersion && slices.Contains(c.Levels, level)
 	})
@@ -142,6 +148,69 @@ func (c *Client) Score(ctx context.Context, req *ScoreRequest) (*ScoreAnswer, er
 		return nil, err
 	}
 	return toScoreAnswer(m), nil
+}
+
+// Plan asks for nodes; the catalogue must have been sent.
+func (c *Client) Plan(ctx context.Context, req *PlanRequest) (*PlanAnswer, error) {
+	pods := 0
+	for i := range req.Groups {
+		pods += req.Groups[i].Pods
+	}
+	m, err := c.price.Plan(ctx, fromPlanRequest(req), bound(256<<10+64*pods))
+	if err != nil {
+		return nil, err
+	}
+	return toPlanAnswer(m), nil
+}
+
+// Propose asks for moves; the catalogue must have been sent. simulate answers the
+// strategy's simulations, one trial for each move; its errors end the call. Moves that
+// are out of form, and more of them than the world allows, do so as well.
+func (c *Client) Propose(ctx context.Context, world *ProposeWorld, simulate Simulate) (*Proposal, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // frees the stream however the call ends
+	stream, err := c.score.Propose(ctx, bound(256<<10+1<<10*len(world.Nodes)))
+	if err != nil {
+		return nil, err
+	}
+	first := &consolidationv1.ProposeRequest{Message: &consolidationv1.ProposeRequest_World{World: fromProposeWorld(world)}}
+	if err := stream.Send(first); err != nil && !errors.Is(err, io.EOF) { // at the end Recv has the reason
+		return nil, err
+	}
+	for left := world.MaxSimulations; ; {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil, &AnswerError{Err: errors.New("the call ended without a proposal")}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p := m.GetProposal(); p != nil {
+			moves := toMoves(p.Moves)
+			if err := CheckMoves(world, moves); err != nil {
+				return nil, &AnswerError{Err: err}
+			}
+			return &Proposal{Moves: moves}, nil
+		}
+		if m.GetSimulate() == nil {
+			return nil, &AnswerError{Err: errors.New("neither a simulation nor a proposal")}
+		}
+		moves := toMoves(m.GetSimulate().Moves)
+		if left -= max(len(moves), 1); left < 0 {
+			return nil, &AnswerError{Err: fmt.Errorf("more than %d simulations", world.MaxSimulations)}
+		}
+		if err := CheckMoves(world, moves); err != nil {
+			return nil, &AnswerError{Err: fmt.Errorf("simulation: %w", err)}
+		}
+		trials, err := simulate(moves)
+		if err != nil {
+			return nil, err
+		}
+		answer := &consolidationv1.ProposeRequest{Message: &consolidationv1.ProposeRequest_Simulated{Simulated: fromTrials(trials)}}
+		if err := stream.Send(answer); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+	}
 }
 
 // bound keeps an answer in proportion to its question: small messages can unfold into

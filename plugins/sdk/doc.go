@@ -1,7 +1,8 @@
 // Package sdk is for people who write strategies for Weir in Go.
 //
 // A strategy is a value with three methods: Describe, Configure, and Price (a
-// Pricer, for buying machines) or Score (a Scorer, for giving them back). Its
+// Pricer, for buying machines) or Score (a Scorer, for giving them back). A Planner
+// also packs by itself, a Proposer also finds moves by itself. Its
 // main function is one call:
 //
 //	func main() { sdk.Serve(&preferArm{}) }

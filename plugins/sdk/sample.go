@@ -41,6 +41,40 @@ func SampleScore() *ScoreRequest {
 	}}
 }
 
+// SamplePlan is a small problem for planners: ten pods of the sample demand in two
+// groups, one of which only on-demand machines may have, and a daemon pod.
+func SamplePlan() *PlanRequest {
+	price := SamplePrice()
+	return &PlanRequest{PriceRequest: *price,
+		Sets: [][]int{{0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11}, {0, 2, 4, 6, 8, 10}, {0, 2}},
+		Groups: []PodGroup{
+			{Pods: 6, Requests: Amounts{CPUMilli: 1000, MemoryBytes: 2 << 30, Pods: 1}, Allowed: []Allowed{{Pool: 0, Set: 0}, {Pool: 1, Set: 1}}},
+			{Pods: 4, Requests: Amounts{CPUMilli: 2000, MemoryBytes: 4 << 30, Pods: 1, StorageBytes: 1 << 30}, Allowed: []Allowed{{Pool: 1, Set: 1}}, Priority: 100,
+				Neighbours: []Neighbours{{Relation: RelationSpread, Key: LabelZone, MaxSkew: 1, Groups: []int{1}}}},
+		},
+		Rooms: []PoolRoom{
+			{Daemons: []DaemonRoom{{Set: 0, Requests: Amounts{CPUMilli: 100, MemoryBytes: 128 << 20, Pods: 1}}}, NodesLeft: -1},
+			{Daemons: []DaemonRoom{{Set: 2, Requests: Amounts{CPUMilli: 200, Pods: 1}}}, Left: map[string]int64{"cpu": 64000}, NodesLeft: 12},
+		},
+	}
+}
+
+// SamplePropose is a small problem for proposers: an empty node, one that is hardly used,
+// one that may not go, and one of nobody's.
+func SamplePropose() *ProposeWorld {
+	price := SamplePrice()
+	return &ProposeWorld{Catalogue: price.Catalogue, Now: price.Now, USDPerHour: price.USDPerHour, Pools: price.Pools, MaxSimulations: 100,
+		Nodes: []Node{
+			{Name: "n1", Pool: 0, Offering: 0, USDPerHour: 0.0864, Age: time.Hour, Free: Amounts{CPUMilli: 1800, MemoryBytes: 6 << 30, Pods: 57}, Removable: true, DisruptionCost: 1},
+			{Name: "n2", Pool: 0, Offering: 4, USDPerHour: 0.1728, Age: 3 * time.Hour, Pods: 2, Requests: Amounts{CPUMilli: 500, MemoryBytes: 1 << 30, Pods: 2},
+				Free: Amounts{CPUMilli: 3400, MemoryBytes: 14 << 30, Pods: 55}, Removable: true, DisruptionCost: 3},
+			{Name: "n3", Pool: 1, Offering: -1, Pods: 1, Requests: Amounts{CPUMilli: 100, Pods: 1}, Free: Amounts{CPUMilli: 900, MemoryBytes: 3 << 30, Pods: 9}, Blocked: "PodDisruptionBudget"},
+			{Name: "n4", Pool: -1, Offering: -1, Free: Amounts{CPUMilli: 4000, MemoryBytes: 8 << 30, Pods: 100}, Blocked: "Unmanaged"},
+		},
+		Budgets: []Budget{{Pool: 0, Reason: "Empty", Nodes: 1}, {Pool: 0, Reason: "Underutilized", Nodes: 1}},
+	}
+}
+
 func sampleCatalogue() *Catalogue {
 	c := &Catalogue{}
 	for _, t := range []struct {

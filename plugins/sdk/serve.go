@@ -36,7 +36,16 @@ func (p *grpcPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *g
 // what is written to it goes to the host's log, as does standard error all the
 // time. A strategy that is neither a Pricer nor a Scorer, or whose description is
 // wrong, ends the process with status 1 and a message on standard error.
+//
+// Where the environment names a socket (SocketVariable) it is ServeSocket instead.
 func Serve(strategy Strategy) {
+	if path := os.Getenv(SocketVariable); path != "" {
+		if err := ServeSocket(strategy, path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	_, prices := strategy.(Pricer)
 	_, scores := strategy.(Scorer)
 	if !prices && !scores {
@@ -61,6 +70,6 @@ func Serve(strategy Strategy) {
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessageBytes), grpc.MaxSendMsgSize(MaxMessageBytes),
-		grpc.ChainUnaryInterceptor(recovering),
+		grpc.ChainUnaryInterceptor(recovering), grpc.ChainStreamInterceptor(recoveringStream),
 	}
 }

@@ -55,12 +55,18 @@ func (s *server) Describe(context.Context, *strategyv1.DescribeRequest) (*strate
 	r := &strategyv1.DescribeResponse{Name: d.Name, Version: d.Version, Summary: d.Summary, DocumentationUrl: d.Documentation,
 		ConfigSchema: d.ConfigSchema, Deterministic: d.Deterministic}
 	if _, ok := s.strategy.(Pricer); ok {
-		r.Contracts = append(r.Contracts, &strategyv1.Contract{Kind: strategyv1.Kind_KIND_INSTANCE_SELECTION, Version: ProtocolVersion,
-			Levels: []strategyv1.Level{strategyv1.Level_LEVEL_PRICE}})
+		levels := []strategyv1.Level{strategyv1.Level_LEVEL_PRICE}
+		if _, ok := s.strategy.(Planner); ok {
+			levels = append(levels, strategyv1.Level_LEVEL_PLAN)
+		}
+		r.Contracts = append(r.Contracts, &strategyv1.Contract{Kind: strategyv1.Kind_KIND_INSTANCE_SELECTION, Version: ProtocolVersion, Levels: levels})
 	}
 	if _, ok := s.strategy.(Scorer); ok {
-		r.Contracts = append(r.Contracts, &strategyv1.Contract{Kind: strategyv1.Kind_KIND_CONSOLIDATION, Version: ProtocolVersion,
-			Levels: []strategyv1.Level{strategyv1.Level_LEVEL_SCORE}})
+		levels := []strategyv1.Level{strategyv1.Level_LEVEL_SCORE}
+		if _, ok := s.strategy.(Proposer); ok {
+			levels = append(levels, strategyv1.Level_LEVEL_PROPOSE)
+		}
+		r.Contracts = append(r.Contracts, &strategyv1.Contract{Kind: strategyv1.Kind_KIND_CONSOLIDATION, Version: ProtocolVersion, Levels: levels})
 	}
 	return r, nil
 }
@@ -168,6 +174,88 @@ func (s *server) Score(ctx context.Context, m *consolidationv1.ScoreRequest) (*c
 	return fromScoreAnswer(a), nil
 }
 
+// Plan implements InstanceSelectionService.
+func (s *server) Plan(ctx context.Context, m *instancev1.PlanRequest) (*instancev1.PlanResponse, error) {
+	planner, ok := s.strategy.(Planner)
+	if !ok {
+		return nil, status.Error(codes.Unimplemented, "level plan is not served")
+	}
+	c, err := s.catalogue(m.GetMarket().GetCatalogueHash())
+	if err != nil {
+		return nil, err
+	}
+	req, err := toPlanRequest(c, m)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	s.config.RLock()
+	defer s.config.RUnlock()
+	a, err := planner.Plan(ctx, req)
+	if err != nil {
+		return nil, asStatus(ctx, err)
+	}
+	if a == nil {
+		return nil, status.Error(codes.Internal, "the strategy returned neither an answer nor an error")
+	}
+	return fromPlanAnswer(a), nil
+}
+
+// Propose implements ConsolidationService.
+func (s *server) Propose(stream grpc.BidiStreamingServer[consolidationv1.ProposeRequest, consolidationv1.ProposeResponse]) error {
+	proposer, ok := s.strategy.(Proposer)
+	if !ok {
+		return status.Error(codes.Unimplemented, "level propose is not served")
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	m := first.GetWorld()
+	if m == nil {
+		return status.Error(codes.InvalidArgument, "the first message is not a world")
+	}
+	c, err := s.catalogue(m.CatalogueHash)
+	if err != nil {
+		return err
+	}
+	world, err := toProposeWorld(c, m)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	s.config.RLock()
+	defer s.config.RUnlock()
+	a, err := proposer.Propose(stream.Context(), world, simulator(stream))
+	if err != nil {
+		return asStatus(stream.Context(), err)
+	}
+	if a == nil {
+		return status.Error(codes.Internal, "the strategy returned neither an answer nor an error")
+	}
+	return stream.Send(&consolidationv1.ProposeResponse{Message: &consolidationv1.ProposeResponse_Proposal{
+		Proposal: &consolidationv1.Proposal{Moves: fromMoves(a.Moves)}}})
+}
+
+// simulator asks the host over the stream, one question after the other.
+func simulator(stream grpc.BidiStreamingServer[consolidationv1.ProposeRequest, consolidationv1.ProposeResponse]) Simulate {
+	var mu sync.Mutex
+	return func(moves []ProposedMove) ([]Trial, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := stream.Send(&consolidationv1.ProposeResponse{Message: &consolidationv1.ProposeResponse_Simulate{
+			Simulate: &consolidationv1.Simulate{Moves: fromMoves(moves)}}}); err != nil {
+			return nil, err
+		}
+		m, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		if m.GetSimulated() == nil || len(m.GetSimulated().Trials) != len(moves) {
+			return nil, fmt.Errorf("the host answered %d trials for %d moves", len(m.GetSimulated().GetTrials()), len(moves))
+		}
+		return toTrials(m.GetSimulated()), nil
+	}
+}
+
 // asStatus keeps the two codes that mean something to the host out of reach of an
 // author's own errors.
 func asStatus(ctx context.Context, err error) error {
@@ -180,11 +268,19 @@ func asStatus(ctx context.Context, err error) error {
 // recovering turns a panic of the strategy into an error of the call: the process
 // lives on, and the stack is on standard error.
 func recovering(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			fmt.Fprintf(os.Stderr, "[ERROR] panic in %s: %v\n%s", info.FullMethod, p, debug.Stack())
-			err = status.Errorf(codes.Internal, "panic: %v", p)
-		}
-	}()
+	defer asError(info.FullMethod, &err)
 	return next(ctx, req)
+}
+
+// recoveringStream is recovering for calls that are streams.
+func recoveringStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer asError(info.FullMethod, &err)
+	return next(srv, stream)
+}
+
+func asError(method string, err *error) {
+	if p := recover(); p != nil {
+		fmt.Fprintf(os.Stderr, "[ERROR] panic in %s: %v\n%s", method, p, debug.Stack())
+		*err = status.Errorf(codes.Internal, "panic: %v", p)
+	}
 }

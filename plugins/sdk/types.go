@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Strategy is what every strategy has. A strategy also is a Pricer, a Scorer or both.
+// Strategy is what every strategy has. A strategy also is a Pricer, a Scorer or both; a
+// Pricer may be a Planner as well, a Scorer a Proposer.
 //
-// Price and Score may be called from several goroutines at once; Configure never
+// All methods but Configure may be called from several goroutines at once; Configure never
 // runs beside them.
 type Strategy interface {
 	// Describe says who the strategy is. It works before Configure.
@@ -57,6 +58,7 @@ type InstanceType struct {
 	CPUMilli        int64             // allocatable
 	MemoryBytes     int64             // allocatable
 	Pods            int64             // allocatable
+	StorageBytes    int64             // allocatable
 	Extended        map[string]int64  // allocatable devices and the like
 }
 

@@ -43,6 +43,9 @@ func fromCatalogue(c *Catalogue) *strategyv1.Catalogue {
 			h.add(m.NameText, m.NodeClassText, uint32(len(m.LabelTexts)), uint32(len(m.AllocatableExtended)))
 			h.add(m.LabelTexts...)
 			h.add64(m.AllocatableCpuMilli, m.AllocatableMemoryBytes, m.AllocatablePods)
+			if m.AllocatableStorageBytes != 0 { // catalogues from before it keep their names
+				h.add64(m.AllocatableStorageBytes)
+			}
 			for _, e := range m.AllocatableExtended {
 				h.add(e.NameText)
 				h.add64(e.Count)
@@ -84,7 +87,7 @@ func (h *contentHash) text(texts []string) {
 func fromType(in *interner, t *InstanceType) *strategyv1.InstanceType {
 	m := &strategyv1.InstanceType{
 		NameText: in.id(t.Name), NodeClassText: in.id(t.NodeClass),
-		AllocatableCpuMilli: t.CPUMilli, AllocatableMemoryBytes: t.MemoryBytes, AllocatablePods: t.Pods,
+		AllocatableCpuMilli: t.CPUMilli, AllocatableMemoryBytes: t.MemoryBytes, AllocatablePods: t.Pods, AllocatableStorageBytes: t.StorageBytes,
 		LabelTexts: make([]uint32, 0, 2*len(t.Labels)),
 	}
 	for _, k := range sortedKeys(t.Labels) {
@@ -115,7 +118,7 @@ func toCatalogue(m *strategyv1.Catalogue) (*Catalogue, error) {
 		return nil, fmt.Errorf("catalogue: %d texts, %d types, %d offerings, at most %d, %d, %d",
 			len(m.Texts), len(m.Types), len(m.Offerings), MaxTexts, MaxTypes, MaxOfferings)
 	}
-	r := textReader{texts: m.Texts}
+	r := textReader{texts: m.Texts, what: "catalogue"}
 	types := make([]*InstanceType, len(m.Types))
 	for i, t := range m.Types {
 		if len(t.LabelTexts)%2 != 0 {
@@ -138,13 +141,14 @@ func toCatalogue(m *strategyv1.Catalogue) (*Catalogue, error) {
 // textReader looks texts up and remembers the first index that points nowhere.
 type textReader struct {
 	texts []string
+	what  string // for messages
 	err   error
 }
 
 func (r *textReader) text(i uint32) string {
 	if int(i) >= len(r.texts) {
 		if r.err == nil {
-			r.err = fmt.Errorf("catalogue: text %d of %d", i, len(r.texts))
+			r.err = fmt.Errorf("%s: text %d of %d", r.what, i, len(r.texts))
 		}
 		return ""
 	}
@@ -153,7 +157,7 @@ func (r *textReader) text(i uint32) string {
 
 func (r *textReader) instanceType(t *strategyv1.InstanceType) *InstanceType {
 	out := &InstanceType{Name: r.text(t.NameText), NodeClass: r.text(t.NodeClassText), CPUMilli: t.AllocatableCpuMilli,
-		MemoryBytes: t.AllocatableMemoryBytes, Pods: t.AllocatablePods, Labels: make(map[string]string, len(t.LabelTexts)/2)}
+		MemoryBytes: t.AllocatableMemoryBytes, Pods: t.AllocatablePods, StorageBytes: t.AllocatableStorageBytes, Labels: make(map[string]string, len(t.LabelTexts)/2)}
 	for i := 0; i < len(t.LabelTexts); i += 2 {
 		out.Labels[r.text(t.LabelTexts[i])] = r.text(t.LabelTexts[i+1])
 	}
