@@ -49,6 +49,32 @@ capabilities:
 {{- end -}}
 {{- end -}}
 
+{{- /* Where the strategy in a container of its own serves. */ -}}
+{{- define "weir.sidecarSocket" -}}
+/run/weir/{{ . }}/strategy.sock
+{{- end -}}
+
+{{- /* Users of the containers of strategies, by name: that of the values, else by their order. */ -}}
+{{- define "weir.sidecarUsers" -}}
+{{- range $i, $name := keys .Values.strategySidecars | sortAlpha }}
+{{ $name }}: {{ (get $.Values.strategySidecars $name).user | default (add 65540 $i) | int }}
+{{- end }}
+{{- end -}}
+
+{{- define "weir.sidecarResources" -}}
+requests: {cpu: 50m, memory: 64Mi}
+limits: {memory: 256Mi}
+{{- end -}}
+
+{{- /* Containers that are to have no AWS role: everything but the scaler. */ -}}
+{{- define "weir.withoutRole" -}}
+{{- $names := list -}}
+{{- range $name, $_ := .Values.strategySidecars }}{{ $names = append $names (printf "sidecar-%s" $name) }}{{ end -}}
+{{- range $name, $s := .Values.strategyImages }}{{ if eq $s.source "init" }}{{ $names = append $names (printf "strategy-%s" $name) }}{{ end }}{{ end -}}
+{{- with get .Values.podAnnotations "eks.amazonaws.com/skip-containers" }}{{ $names = append $names . }}{{ end -}}
+{{- join "," $names -}}
+{{- end -}}
+
 {{- /* What this release cannot do is said here rather than by a pod that does not start. */ -}}
 {{- define "weir.check" -}}
 {{- if not .Values.clusterName }}{{ fail "clusterName is missing: the name of the cluster, as the tags of its machines have it" }}{{ end -}}
@@ -64,7 +90,19 @@ capabilities:
 {{- range $name, $s := .Values.strategyImages }}
 {{- if and (eq $s.source "volume") (semverCompare "<1.33.0-0" $kube) }}{{ fail (printf "strategyImages.%s.source is volume, and this cluster is %s: image volumes are for Kubernetes 1.33 and later; init is for any" $name $kube) }}{{ end -}}
 {{- end -}}
+{{- $users := dict -}}
+{{- range $name, $user := include "weir.sidecarUsers" . | fromYaml }}
+{{- $key := toString $user }}
+{{- if hasKey $users $key }}{{ fail (printf "strategySidecars.%s.user is %s, as that of %s: each strategy has its own" $name $key (get $users $key)) }}{{ end -}}
+{{- $_ := set $users $key $name -}}
+{{- $c := dig "strategies" $name (dict) $.Values.config | default dict -}}
+{{- if not $c.kind }}{{ fail (printf "config.strategies.%s.kind is missing: of the strategy in strategySidecars.%s, instance-selection or consolidation" $name $name) }}{{ end -}}
+{{- range $field := list "path" "args" "env" "sha256" "image" "socket" "isolation" "memoryLimit" "allowUnsandboxed" }}
+{{- if hasKey $c $field }}{{ fail (printf "config.strategies.%s.%s is set, and strategySidecars.%s says how it runs" $name $field $name) }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- range $name, $s := .Values.config.strategies }}
+{{- if and (eq ($s.isolation | default "process") "container") (not (hasKey $.Values.strategySidecars $name)) }}{{ fail (printf "config.strategies.%s.isolation is container, and there is no strategySidecars.%s" $name $name) }}{{ end -}}
 {{- $path := get $s "path" | default "" -}}
 {{- if and (hasPrefix "/strategies/" $path) (not (get $s "image")) }}
 {{- $image := index (splitList "/" $path) 2 -}}
@@ -99,6 +137,9 @@ another value needs another pod. */ -}}
     "karpenterName" .Values.karpenterLease.name "karpenterNamespace" .Values.karpenterLease.namespace)
   "metrics" (dict "port" 8080) "health" (dict "port" 8081)
 -}}
+{{- $sidecars := dict -}}
+{{- range $name, $_ := .Values.strategySidecars }}{{ $_ := set $sidecars $name (dict "isolation" "container" "socket" (include "weir.sidecarSocket" $name)) }}{{ end -}}
+{{- with $sidecars }}{{ $_ := set $given "strategies" . }}{{ end -}}
 {{- if $shared }}{{ $_ := set $given "interruption" (dict "lambda" .Values.interruption.enabled) }}{{ end -}}
 {{ toYaml (mergeOverwrite (deepCopy .Values.config) $given) }}
 {{- end -}}

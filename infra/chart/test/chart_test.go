@@ -198,6 +198,18 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"strategy, no source":  {map[string]any{"strategyImages": map[string]any{"carbon": map[string]any{"image": "x"}}}, "source"},
 		"strategy, bad name":   {map[string]any{"strategyImages": map[string]any{"Carbon": map[string]any{"image": "x", "source": "volume"}}}, "Carbon"},
 		"strategy, no image":   {map[string]any{"config": map[string]any{"strategies": map[string]any{"wind": map[string]any{"path": "/strategies/wind/w"}}}}, "there is no strategyImages.wind"},
+		"sidecar, bad name":    {map[string]any{"strategySidecars": map[string]any{"Carbon": map[string]any{"image": "x"}}}, "Carbon"},
+		"sidecar, no image":    {map[string]any{"strategySidecars": map[string]any{"carbon": map[string]any{"user": 7000}}}, "image"},
+		"sidecar, no limit":    {badSidecar(map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "1"}}}, nil), "memory"},
+		"sidecar, our user":    {badSidecar(map[string]any{"user": 65532}, nil), "user"},
+		"sidecar, root":        {badSidecar(map[string]any{"user": 0}, nil), "user"},
+		"sidecars, one user":   {badSidecar(map[string]any{"user": 7000}, nil), "strategySidecars.wind.user is 7000, as that of carbon"},
+		"sidecar, our env":     {badSidecar(map[string]any{"env": []any{map[string]any{"name": "WEIR_STRATEGY_SOCKET", "value": "/x"}}}, nil), "env"},
+		"sidecar, mounts":      {badSidecar(map[string]any{"volumeMounts": []any{}}, nil), "volumeMounts"},
+		"sidecar, no kind":     {badSidecar(nil, map[string]any{"kind": ""}), "config.strategies.carbon.kind is missing"},
+		"sidecar, a path":      {badSidecar(nil, map[string]any{"path": "/carbon"}), "config.strategies.carbon.path is set"},
+		"sidecar, a socket":    {badSidecar(nil, map[string]any{"socket": "/tmp/s"}), "config.strategies.carbon.socket is set"},
+		"sidecar, not there":   {map[string]any{"config": map[string]any{"strategies": map[string]any{"x": map[string]any{"isolation": "container"}}}}, "there is no strategySidecars.x"},
 		"interval":             {map[string]any{"serviceMonitor": map[string]any{"enabled": true, "interval": "often"}}, "interval"},
 		"unknown in policy":    {map[string]any{"networkPolicy": map[string]any{"enable": true}}, "enable"},
 		"reserved group":       {map[string]any{"interruption": map[string]any{"enabled": true, "group": "system:masters"}}, "group"},
@@ -211,6 +223,23 @@ func TestBadValuesAreNamed(t *testing.T) {
 		})
 	}
 }
+
+// badSidecar are the sidecars of other tests with something changed in carbon's values and configuration.
+func badSidecar(values, config map[string]any) map[string]any {
+	if values == nil { // nil takes what is below away
+		values = map[string]any{}
+	}
+	if config == nil {
+		config = map[string]any{}
+	}
+	return chartutil.CoalesceTables(map[string]any{
+		"strategySidecars": map[string]any{"carbon": values}, "config": map[string]any{"strategies": map[string]any{"carbon": config}},
+	}, sidecars())
+}
+
+const tokenVolume = "- name: token\n  projected:\n    sources:\n    - serviceAccountToken:\n        expirationSeconds: 3607\n        path: token\n" +
+	"    - configMap:\n        items:\n        - key: ca.crt\n          path: ca.crt\n        name: kube-root-ca.crt\n" +
+	"    - downwardAPI:\n        items:\n        - fieldRef:\n            fieldPath: metadata.namespace\n          path: namespace\n"
 
 func TestDeployment(t *testing.T) {
 	t.Parallel()
@@ -233,8 +262,10 @@ func TestDeployment(t *testing.T) {
 		"container security": {c["securityContext"], "allowPrivilegeEscalation: false\ncapabilities:\n  drop:\n  - ALL\nreadOnlyRootFilesystem: true\n"},
 		"off its own machines": {at(t, d, "spec", "template", "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
 			"nodeSelectorTerms:\n- matchExpressions:\n  - key: karpenter.sh/nodepool\n    operator: DoesNotExist\n"},
-		"volumes": {pod["volumes"], "- configMap:\n    name: weir\n  name: config\n- emptyDir:\n    sizeLimit: 1Gi\n  name: ledger\n- emptyDir:\n    sizeLimit: 2Gi\n  name: fetched\n- emptyDir:\n    sizeLimit: 64Mi\n  name: tmp\n"},
-		"args":    {c["args"], "- --config\n- /etc/weir/config.yaml\n"},
+		"volumes": {pod["volumes"], "- configMap:\n    name: weir\n  name: config\n- emptyDir:\n    sizeLimit: 1Gi\n  name: ledger\n" +
+			tokenVolume +
+			"- emptyDir:\n    sizeLimit: 2Gi\n  name: fetched\n- emptyDir:\n    sizeLimit: 64Mi\n  name: tmp\n"},
+		"args": {c["args"], "- --config\n- /etc/weir/config.yaml\n"},
 	} {
 		if got := yamlOf(t, tc.got); got != tc.want {
 			t.Errorf("%s: %s, expected %s", what, got, tc.want)
@@ -269,7 +300,7 @@ func TestTwoReplicasWithATable(t *testing.T) {
 		"replicas": {at(t, d, "spec", "replicas"), "2\n"},
 		"strategy": {at(t, d, "spec", "strategy"), "rollingUpdate:\n  maxSurge: 1\n  maxUnavailable: 1\ntype: RollingUpdate\n"},
 		"spread":   {at(t, d, "spec", "template", "spec", "topologySpreadConstraints"), spread},
-		"volumes":  {at(t, d, "spec", "template", "spec", "volumes"), "- configMap:\n    name: weir\n  name: config\n- emptyDir:\n    sizeLimit: 2Gi\n  name: fetched\n- emptyDir:\n    sizeLimit: 64Mi\n  name: tmp\n"},
+		"volumes":  {at(t, d, "spec", "template", "spec", "volumes"), "- configMap:\n    name: weir\n  name: config\n" + tokenVolume + "- emptyDir:\n    sizeLimit: 2Gi\n  name: fetched\n- emptyDir:\n    sizeLimit: 64Mi\n  name: tmp\n"},
 	} {
 		if got := yamlOf(t, tc.got); got != tc.want {
 			t.Errorf("%s: %s, expected %s", what, got, tc.want)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v3/pkg/chartutil"
 	appsv1 "k8s.io/api/apps/v1"
@@ -40,7 +41,7 @@ var choices = [][]choice{
 		"egress":      []any{map[string]any{"ports": []any{map[string]any{"protocol": "TCP", "port": 3128}}}},
 	}}}},
 	{{"unwatched", nil}, {"monitor", map[string]any{"serviceMonitor": map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}}}}},
-	{{"built-ins", nil}, {"volume", strategyImage("volume", nil)}, {"init", strategyImage("init", []any{"cp", "/carbon", "/strategies/carbon/"})}},
+	{{"built-ins", nil}, {"volume", strategyImage("volume", nil)}, {"init", strategyImage("init", []any{"cp", "/carbon", "/strategies/carbon/"})}, {"sidecar", sidecars()}},
 	{{"plain", nil}, {"dressed", map[string]any{
 		"pullSecrets": []any{map[string]any{"name": "registry"}}, "env": []any{map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}},
 		"podLabels": map[string]any{"team": "a"}, "podAnnotations": map[string]any{"note": "b"}, "dnsPolicy": "Default",
@@ -59,6 +60,22 @@ func strategyImage(source string, command []any) map[string]any {
 	return map[string]any{"strategyImages": map[string]any{"carbon": s}, "config": map[string]any{"strategies": map[string]any{"carbon": map[string]any{
 		"kind": "instance-selection", "path": "/strategies/carbon/carbon", "sha256": strings.Repeat("c", 64), "allowUnsandboxed": true,
 	}}}}
+}
+
+// sidecars are two strategies in containers of their own, one with everything that can be set.
+func sidecars() map[string]any {
+	return map[string]any{
+		"strategySidecars": map[string]any{
+			"carbon": map[string]any{"image": "registry.example/carbon@sha256:" + strings.Repeat("b", 64)},
+			"wind": map[string]any{
+				"image": "registry.example/wind@sha256:" + strings.Repeat("d", 64), "pullPolicy": "Always", "command": []any{"/wind"}, "args": []any{"--calm"},
+				"env": []any{map[string]any{"name": "ZONE", "value": "eu"}}, "user": 7000, "resources": map[string]any{"limits": map[string]any{"cpu": "1", "memory": "64Mi"}},
+			},
+		},
+		"config": map[string]any{"strategies": map[string]any{
+			"carbon": map[string]any{"kind": "instance-selection", "callTimeout": "300ms"}, "wind": map[string]any{"kind": "consolidation"},
+		}},
+	}
 }
 
 // combinations calls f with every combination of the choices and its name.
@@ -139,8 +156,8 @@ func TestEveryCombination(t *testing.T) {
 			validConfig(t, text)
 		}
 	})
-	if n != 384 {
-		t.Errorf("%d combinations, expected 384", n)
+	if n != 512 {
+		t.Errorf("%d combinations, expected 512", n)
 	}
 }
 
@@ -213,6 +230,9 @@ func soundPods(d *appsv1.Deployment, values map[string]any) error {
 			}
 		}
 	}
+	if err := soundTokens(d); err != nil {
+		return err
+	}
 	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	for _, term := range terms { // any of them admits a node
 		off := false
@@ -227,6 +247,60 @@ func soundPods(d *appsv1.Deployment, values map[string]any) error {
 		return fmt.Errorf("no node affinity")
 	}
 	return nil
+}
+
+// soundTokens says which container other than the scaler has a token, an AWS role or the
+// scaler's user, and whether the scaler has its token.
+func soundTokens(d *appsv1.Deployment) error {
+	pod := d.Spec.Template.Spec
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		return fmt.Errorf("every container gets a token by itself")
+	}
+	if pod.ShareProcessNamespace != nil || pod.HostPID || pod.HostNetwork || pod.HostIPC {
+		return fmt.Errorf("the pod shares namespaces")
+	}
+	token, secret := map[string]bool{}, map[string]bool{}
+	for _, v := range pod.Volumes {
+		for _, s := range deref(v.Projected).Sources {
+			token[v.Name] = token[v.Name] || s.ServiceAccountToken != nil
+		}
+		secret[v.Name] = v.Secret != nil
+	}
+	skipped := strings.Split(d.Spec.Template.Annotations["eks.amazonaws.com/skip-containers"], ",")
+	users := map[int64]string{65532: "scaler"}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		tokens := 0
+		for _, m := range c.VolumeMounts {
+			if token[m.Name] || secret[m.Name] && c.Name != "scaler" {
+				tokens++
+			}
+		}
+		if c.Name == "scaler" {
+			if tokens != 1 || slices.Contains(skipped, c.Name) {
+				return fmt.Errorf("the scaler mounts %d tokens; without a role are %v", tokens, skipped)
+			}
+			continue
+		}
+		if tokens > 0 || !slices.Contains(skipped, c.Name) {
+			return fmt.Errorf("container %s mounts %d tokens; without a role are %v", c.Name, tokens, skipped)
+		}
+		if !strings.HasPrefix(c.Name, "sidecar-") {
+			continue
+		}
+		u := c.SecurityContext.RunAsUser
+		if u == nil || users[*u] != "" {
+			return fmt.Errorf("container %s runs as %v, users are %v", c.Name, u, users)
+		}
+		users[*u] = c.Name
+	}
+	return nil
+}
+
+func deref[T any](p *T) T {
+	if p == nil {
+		return *new(T)
+	}
+	return *p
 }
 
 func decoded[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) T {
@@ -276,6 +350,81 @@ func TestStrategyImages(t *testing.T) {
 		if !mounted {
 			t.Errorf("%s: the scaler mounts %+v", source, pod.Containers[0].VolumeMounts)
 		}
+	}
+}
+
+// TestStrategySidecars: a container for each, with its own user, limits and folder, that
+// the scaler meets at the socket that its configuration names.
+func TestStrategySidecars(t *testing.T) {
+	t.Parallel()
+	objects := must(t, chartDir, with(sidecars()))
+	pod := decoded[*appsv1.Deployment](t, objects, "Deployment", "weir").Spec.Template.Spec
+	if len(pod.Containers) != 3 {
+		t.Fatalf("%d containers, expected 3", len(pod.Containers))
+	}
+	carbon, wind := pod.Containers[1], pod.Containers[2]
+	const want = `args:
+- --calm
+command:
+- /wind
+env:
+- name: WEIR_STRATEGY_SOCKET
+  value: /run/weir/wind/strategy.sock
+- name: ZONE
+  value: eu
+image: registry.example/wind@sha256:dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd
+imagePullPolicy: Always
+name: sidecar-wind
+resources:
+  limits:
+    cpu: "1"
+    memory: 64Mi
+securityContext:
+  allowPrivilegeEscalation: false
+  capabilities:
+    drop:
+    - ALL
+  readOnlyRootFilesystem: true
+  runAsGroup: 7000
+  runAsUser: 7000
+volumeMounts:
+- mountPath: /run/weir/wind
+  name: sidecar-wind
+`
+	if diff := cmp.Diff(want, yamlOf(t, wind)); diff != "" {
+		t.Errorf("container (-want +got):\n%s", diff)
+	}
+	if *carbon.SecurityContext.RunAsUser != 65540 || carbon.Resources.Limits.Memory().String() != "256Mi" {
+		t.Errorf("container without settings runs as %d with %v", *carbon.SecurityContext.RunAsUser, carbon.Resources)
+	}
+	for _, name := range []string{"sidecar-carbon", "sidecar-wind"} {
+		mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == name && m.MountPath == "/run/weir/"+strings.TrimPrefix(name, "sidecar-") && !m.ReadOnly
+		})
+		shared := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name && v.EmptyDir != nil })
+		if !mounted || !shared {
+			t.Errorf("%s: the scaler mounts it: %t, it is an emptyDir: %t", name, mounted, shared)
+		}
+	}
+	var c struct {
+		Strategies map[string]map[string]any `json:"strategies"`
+	}
+	text := at(t, find(t, objects, "ConfigMap", "weir"), "data", "config.yaml").(string)
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]map[string]any{
+		"carbon": {"kind": "instance-selection", "callTimeout": "300ms", "isolation": "container", "socket": "/run/weir/carbon/strategy.sock"},
+		"wind":   {"kind": "consolidation", "isolation": "container", "socket": "/run/weir/wind/strategy.sock"},
+	}, c.Strategies); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+	// What somebody has the webhooks of EKS skip already stays.
+	d := decoded[*appsv1.Deployment](t, must(t, chartDir, with(chartutil.CoalesceTables(sidecars(), map[string]any{
+		"podAnnotations": map[string]any{"eks.amazonaws.com/skip-containers": "mesh"},
+	}))), "Deployment", "weir")
+	if got := d.Spec.Template.Annotations["eks.amazonaws.com/skip-containers"]; got != "sidecar-carbon,sidecar-wind,mesh" {
+		t.Errorf("without a role are %s", got)
 	}
 }
 
