@@ -54,7 +54,7 @@ Without any of them the workload is b.
 
 Exit code 1: a strategy did not start, or did not answer for itself.`,
 		Example: `  weir strategy bench --strategy cost-optimal --strategy ./carbon --workload b,c --html bench.html
-  weir strategy bench --records /var/lib/weir/records --strategy cost-optimal --strategy resilient
+  weir strategy bench --records /var/cache/weir/records --strategy cost-optimal --strategy resilient
   weir strategy bench -f monday.yaml -f friday.yaml -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },

@@ -34,7 +34,7 @@ its verdicts on moves are others, with examples.
 
 Sums are over plans: each priced the pods that waited then. A plan that leaves pods without a
 place is cheap for that reason, so look at those first.`,
-		Example: `  weir strategy shadow report /var/lib/weir/records
+		Example: `  weir strategy shadow report /var/cache/weir/records
   weir strategy shadow report shadow-20260304T120000.jsonl -o json`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error { return o.run(args) },

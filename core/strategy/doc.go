@@ -12,10 +12,15 @@
 // or wrong, a built-in strategy answers in process within the same batch and the
 // outcome says so.
 //
-// A new configuration is taken into service between two calls, once every process
+// A new configuration is taken into service between two plans, once every process
 // that it needs has started, described and configured itself and answered a sample
-// problem; until then the one before goes on. Where there is none before, the
-// built-in answers meanwhile.
+// problem and the last ones that there were; until then the one before goes on. Where
+// there is none before, the built-in answers meanwhile. What took another's place is on
+// probation: it is rolled back when too many of its calls go wrong, or when its plans
+// are dearer by more than a margin. The version before is the second rung of the ladder.
+//
+// Beside the calls, and never in their way, they are recorded in files that can be
+// replayed, and shadows are asked what they would have answered.
 //
 // The package must not decide anything about pods or nodes, and must not fail a
 // batch because of a strategy.
