@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ type instance struct {
 
 	mu   sync.Mutex // guards what follows
 	proc *process
+	peer *peer // instead of a process, where it is in a container; never changed
 
 	sending chan struct{} // holds one token, taken while a catalogue is sent; guards what follows
 	sent    [32]byte      // hash of the catalogue that it holds
@@ -267,6 +269,10 @@ func (in *instance) process() *process {
 
 // kill ends the process at once.
 func (in *instance) kill() {
+	if in.peer != nil {
+		in.peer.leave(errors.New("it did not answer: the connection was given up"))
+		return
+	}
 	if p := in.process(); p != nil {
 		_ = p.Kill(context.Background())
 	}
@@ -275,6 +281,10 @@ func (in *instance) kill() {
 // end ends the process, politely first if asked to, and frees everything that the
 // instance holds. It returns when the process is gone.
 func (in *instance) end(politely bool) {
+	if in.peer != nil {
+		in.endPeer()
+		return
+	}
 	p := in.process()
 	if politely && in.conn != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), graceTime)
@@ -303,7 +313,21 @@ func (in *instance) end(politely bool) {
 }
 
 // ended is closed when the process is gone.
-func (in *instance) ended() <-chan struct{} { return in.process().ended }
+func (in *instance) ended() <-chan struct{} {
+	if in.peer != nil {
+		return in.peer.gone
+	}
+	return in.process().ended
+}
+
+// pid is the process id, 0 for a container.
+func (in *instance) pid() int {
+	if in.peer != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(in.process().ID())
+	return pid
+}
 
 // explain says in our words why a start failed.
 func (in *instance) explain(ctx context.Context, err error) error {
@@ -332,6 +356,10 @@ func (in *instance) explain(ctx context.Context, err error) error {
 
 // death says how an instance ended, after end.
 func (in *instance) death() error {
+	if in.peer != nil {
+		<-in.peer.gone
+		return in.peer.why
+	}
 	text := "exit status 0"
 	if err := in.process().Wait(context.Background()); err != nil {
 		text = err.Error()

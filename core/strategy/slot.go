@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -109,7 +108,7 @@ func newSlot(spec Spec, opts *Options, images *images, owner slotOwner) (*slot, 
 	if err := s.makeFallback(); err != nil {
 		return nil, err
 	}
-	if spec.Path == "" {
+	if spec.Path == "" && spec.Socket == "" {
 		local, err := configured(spec)
 		if err != nil {
 			return nil, err
@@ -214,21 +213,25 @@ func (s *slot) run(ctx context.Context, done chan struct{}) {
 // to when it was ready, or to zero if it never was.
 func (s *slot) serve(ctx context.Context, began *time.Time) error {
 	*began = time.Time{}
-	if s.img == nil {
+	if s.img == nil && s.spec.Socket == "" {
 		opened, err := s.open(ctx)
 		if err != nil {
 			return err
 		}
 		s.img = opened
 	}
-	s.set(func(st *Status) { st.SHA256, st.Starts = s.img.sum, st.Starts+1 })
+	sum := ""
+	if s.img != nil {
+		sum = s.img.sum
+	}
+	s.set(func(st *Status) { st.SHA256, st.Starts = sum, st.Starts+1 })
 	timeout := s.spec.StartTimeout
 	if timeout == 0 {
 		timeout = s.opts.StartTimeout
 	}
 	startCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	inst, err := startInstance(startCtx, s.spec, s.img, s.log, s.opts.Kernel)
+	inst, err := s.connect(startCtx)
 	if err != nil {
 		return err
 	}
@@ -237,9 +240,9 @@ func (s *slot) serve(ctx context.Context, began *time.Time) error {
 		return err
 	}
 	*began = time.Now()
-	pid, _ := strconv.Atoi(inst.process().ID())
+	pid := inst.pid()
 	s.log.Info("strategy is ready", zap.String("name", inst.manifest.Name), zap.String("strategyVersion", inst.manifest.Version),
-		zap.String("sha256", s.img.sum), zap.Int("pid", pid))
+		zap.String("sha256", sum), zap.Int("pid", pid))
 	s.install(inst)
 	s.set(func(st *Status) {
 		st.State, st.PID, st.Version, st.LastError, st.Fence = Ready, pid, inst.manifest.Version, "", inst.fence
@@ -251,6 +254,14 @@ func (s *slot) serve(ctx context.Context, began *time.Time) error {
 		err = inst.death()
 	}
 	return err
+}
+
+// connect starts the strategy's process, or dials its container.
+func (s *slot) connect(ctx context.Context) (*instance, error) {
+	if s.spec.Socket != "" {
+		return dialInstance(ctx, s.spec, s.log)
+	}
+	return startInstance(ctx, s.spec, s.img, s.log, s.opts.Kernel)
 }
 
 // watch returns when the process has ended by itself, with nil, or has to end, with
