@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -41,7 +42,23 @@ func TestVerdicts(t *testing.T) {
 		"dearer at worst":               {`{"floor": 0}`, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, USDPerHourAfter: 0.05, USDPerHourWorst: 0.1, PodsEvicted: 1}, false, 0, "saves nothing"},
 		"pods that are dear to delete":  {``, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, PodsEvicted: 1, PodDeletionCost: 1 << 31}, true, 0.1 / (17.1 * 0.005), "score"},
 		"pods that are cheap to delete": {``, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, PodsEvicted: 1, PodDeletionCost: -1 << 31}, true, 0.1 / (1.1 * 0.005), "score"},
-		"drifted and dearer":            {``, sdk.Move{Reason: "Drifted", USDPerHourBefore: 0.1, USDPerHourAfter: 0.2, PodsEvicted: 9}, true, -0.1 / (9.1 * 0.005), "saves -0.1000"},
+		"high priority": {``, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, PodsEvicted: 2,
+			Remove: []sdk.RemovedNode{{PodFacts: sdk.PodFacts{Priorities: 1 << 26}}, {PodFacts: sdk.PodFacts{Priorities: 1 << 25}}}}, true, 0.1 / (5.1 * 0.005), "score"},
+		"low priority": {``, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, PodsEvicted: 2,
+			Remove: []sdk.RemovedNode{{PodFacts: sdk.PodFacts{Priorities: -1 << 26}}}}, true, 0.1 / (2.1 * 0.005), "score"},
+		"pods that have hardly begun": {``, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, PodsEvicted: 4,
+			Remove: []sdk.RemovedNode{{PodFacts: sdk.PodFacts{Young: 3}}}}, true, 0.1 / (7.1 * 0.005), "score"},
+		"that does not count": {`{"youngPod": 0}`, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, PodsEvicted: 4,
+			Remove: []sdk.RemovedNode{{PodFacts: sdk.PodFacts{Young: 3}}}}, true, 0.1 / (4.1 * 0.005), "score"},
+		"pods that start with difficulty": {``, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, PodsEvicted: 4,
+			Remove: []sdk.RemovedNode{{PodFacts: sdk.PodFacts{Restarts: 10}}}}, true, 0.1 / (5.1 * 0.005), "score"},
+		"a pod that never starts": {``, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, PodsEvicted: 4,
+			Remove: []sdk.RemovedNode{{PodFacts: sdk.PodFacts{Restarts: 1000}}}}, true, 0.1 / (8.1 * 0.005), "score"},
+		"a node that expires in six minutes": {``, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.1, PodsEvicted: 4,
+			Remove: []sdk.RemovedNode{{Expires: 48 * time.Hour}, {Expires: 6 * time.Minute}}}, false, 0.01 / (4.1 * 0.005), "under the floor"},
+		"savings that are held to last": {`{"horizonHours": 24}`, sdk.Move{Reason: "Underutilized", USDPerHourBefore: 0.01, PodsEvicted: 4,
+			Remove: []sdk.RemovedNode{{Expires: 12 * time.Hour}}}, true, 0.12 / (4.1 * 0.005), "score"},
+		"drifted and dearer": {``, sdk.Move{Reason: "Drifted", USDPerHourBefore: 0.1, USDPerHourAfter: 0.2, PodsEvicted: 9}, true, -0.1 / (9.1 * 0.005), "saves -0.1000"},
 	} {
 		v := judge(t, c.config, c.move)[0]
 		if v.Accept != c.accept || math.Abs(v.Score-c.score) > 1e-9 || !strings.Contains(v.Reason, c.reason) {
@@ -70,7 +87,8 @@ func TestOrder(t *testing.T) {
 
 func TestBadConfiguration(t *testing.T) {
 	t.Parallel()
-	for config, want := range map[string]string{`{"floor": -1}`: "floor: want 0 or more", `{"usdPerPod": 0}`: "usdPerPod: want", `{"flor": 1}`: "flor: unknown field"} {
+	for config, want := range map[string]string{`{"floor": -1}`: "floor: want 0 or more", `{"usdPerPod": 0}`: "usdPerPod: want", `{"flor": 1}`: "flor: unknown field",
+		`{"horizonHours": 0}`: "horizonHours: want", `{"youngPod": -1}`: "youngPod: want", `{"restart": -1}`: "restart: want"} {
 		if err := New().Configure(json.RawMessage(config)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", config, err, want)
 		}
