@@ -24,6 +24,9 @@ leading scaler of that cluster.`
 func newStrategy(c *common) *cobra.Command {
 	return group("strategy", "List, check, pin, test and swap strategies", strategyLong,
 		newStrategyList(c),
+		newStrategyDescribe(c),
+		newStrategyVerify(c),
+		newStrategyPin(c),
 		newStrategySwap(c),
 		newStrategyLogs(c),
 		newStrategyTest(c),

@@ -1,0 +1,52 @@
+package strategy
+
+import (
+	"fmt"
+
+	"github.com/weir-project/weir/plugins/builtin"
+	"github.com/weir-project/weir/plugins/sdk"
+)
+
+// Manifest is what the strategy of a name says about itself: its process, the last time
+// that one was ready, or the built-in. It is an error if there is none, or none yet.
+func (h *Host) Manifest(name string) (*sdk.Manifest, error) {
+	h.mu.RLock()
+	s := h.current.slots[name]
+	if h.next != nil && h.next.slots[name] != nil {
+		s = h.next.slots[name]
+	}
+	h.mu.RUnlock()
+	if s == nil {
+		return nil, fmt.Errorf("there is no strategy %q", name)
+	}
+	if s.local != nil {
+		return manifestOf(s.local), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.manifest == nil {
+		return nil, fmt.Errorf("strategy %q has not been ready yet (%s): %s", name, s.status.State, s.status.LastError)
+	}
+	return s.manifest, nil
+}
+
+// BuiltinManifest is the manifest of a built-in strategy.
+func BuiltinManifest(name string) (*sdk.Manifest, error) {
+	s, err := builtin.New(name)
+	if err != nil {
+		return nil, err
+	}
+	return manifestOf(s), nil
+}
+
+// manifestOf is what a process of the strategy would say.
+func manifestOf(s sdk.Strategy) *sdk.Manifest {
+	m := &sdk.Manifest{Description: s.Describe()}
+	if _, ok := s.(sdk.Pricer); ok {
+		m.Contracts = append(m.Contracts, sdk.Contract{Kind: sdk.InstanceSelection, Version: sdk.ProtocolVersion, Levels: []string{"price"}})
+	}
+	if _, ok := s.(sdk.Scorer); ok {
+		m.Contracts = append(m.Contracts, sdk.Contract{Kind: sdk.Consolidation, Version: sdk.ProtocolVersion, Levels: []string{"score"}})
+	}
+	return m
+}
