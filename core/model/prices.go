@@ -14,6 +14,10 @@ type Price struct {
 // Prices is the answer of the strategies for all pools of a problem.
 type Prices struct {
 	ByPool map[string]PoolPrices // by pool name; a pool that is missing is priced at the market
+	// Drafts are the nodes of strategies that pack by themselves (level plan); the waiting
+	// pods that are on none of them are the engine's. Drafted names who made them.
+	Drafts  []Draft
+	Drafted string
 }
 
 // PoolPrices is the answer for one pool.

@@ -18,7 +18,23 @@ import (
 // say what was wrong.
 //
 // A plan that the world's time budget ended says so in Budget and in a warning.
+//
+// Nodes that a strategy packed by itself (prices.Drafts) are bought as they are, where
+// they are legal; what is left is packed beside them. Where they are not, the plan is made
+// by prices, and says so.
 func Plan(w *model.World, prices *model.Prices) *model.Plan {
+	if prices != nil && len(prices.Drafts) > 0 {
+		p, err := drafted(w, prices)
+		if err == nil {
+			return p
+		}
+		market := *prices
+		market.Drafts = nil
+		p = Plan(w, &market)
+		p.Outcome = "invalid"
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the nodes that strategy %s packed by itself cannot be bought, its prices were used: %v", prices.Drafted, err))
+		return p
+	}
 	r := engine.Place(w, prices)
 	p := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: r.New, Placements: r.Placements, Unplaced: r.Unplaced, LowerBoundUSDPerHour: r.Bound, Shortfalls: r.Shortfalls, Budget: r.Budget}
 	p.Strategy, p.Outcome = answeredBy(prices, r.New)
