@@ -15,7 +15,7 @@ COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 # Modules of their own keep heavy dependencies away from the users of the product.
-NESTED := plugins/proto plugins/sdk $(patsubst %/go.mod,%,$(wildcard infra/*/go.mod infra/*/*/go.mod lambda/*/go.mod))
+NESTED := plugins/proto plugins/sdk plugins/examples plugins/examples/template $(patsubst %/go.mod,%,$(wildcard infra/*/go.mod infra/*/*/go.mod lambda/*/go.mod))
 
 TOOL := go tool -modfile=tools.mod
 LINT := go tool -modfile=lint.mod golangci-lint
