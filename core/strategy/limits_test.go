@@ -161,7 +161,7 @@ func TestCapacityMixGivesWay(t *testing.T) {
 	w := workloads(12)
 	w.Pools[0].Requirements = w.Pools[0].Requirements.With(mt.CapacityType(model.Spot))
 	plan := planWith(t, w, "capacity-mix", `{}`)
-	if len(plan.Shortfalls) != 1 || !strings.Contains(strings.Join(plan.Warnings, "\n"), `limit "on-demand" of strategy capacity-mix 1.0.0: at least 30% of the vCPUs was asked for, it is 0 of`) {
+	if len(plan.Shortfalls) != 1 || !strings.Contains(strings.Join(plan.Warnings, "\n"), `limit "on-demand" of strategy capacity-mix 1.1.0: at least 30% of the vCPUs was asked for, it is 0 of`) {
 		t.Errorf("shortfalls %v, warnings %v", plan.Shortfalls, plan.Warnings)
 	}
 	spec := fakeSpec(t, "capacity-mix", "builtin", "capacity-mix")
@@ -176,7 +176,7 @@ func TestCapacityMixGivesWay(t *testing.T) {
 	if len(plan.Launch) != 0 || len(plan.Unplaced) != 12 {
 		t.Fatalf("%d nodes, %d pods not placed, want none and all", len(plan.Launch), len(plan.Unplaced))
 	}
-	if r := plan.Unplaced[0].Reasons[0]; r.Filter != model.FilterStrategy || !strings.Contains(r.Message, `limit "od, least" of strategy capacity-mix 1.0.0: at most 70%`) {
+	if r := plan.Unplaced[0].Reasons[0]; r.Filter != model.FilterStrategy || !strings.Contains(r.Message, `limit "od, least" of strategy capacity-mix 1.1.0: at most 70%`) {
 		t.Errorf("reason %+v", r)
 	}
 	if math.Abs(plan.LowerBoundUSDPerHour) > 0 {
