@@ -119,6 +119,7 @@ func serveFake(behaviour string, args []string) {
 			panic(err)
 		}
 	}
+	beHostile(behaviour)
 	sdk.Serve(&fake{behaviour: behaviour, args: args})
 }
 
@@ -183,6 +184,8 @@ func (f *fake) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnsw
 		first.USDPerHour = first.USDPerHour[1:]
 	case "other-pools":
 		ans.Pools = append(ans.Pools, ans.Pools[0])
+	case "steals", "allocates", "threads", "spins", "floods", "panics-aside", "million-offerings", "leaves-things":
+		f.hostile(req, ans)
 	case "empty":
 		ans.Pools = nil
 	case "foreign-offering":
