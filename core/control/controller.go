@@ -39,22 +39,23 @@ type Controller struct {
 	promise time.Time // NextWake of the step before
 	next    time.Time
 
-	batch     batch
-	disrupt   disruption
-	freeze    freeze
-	holds     holds
-	notices   notices
-	source    Source                 // of events, polled by whoever drives this
-	fetched   map[string]fetch       // by class
-	pools     map[string]poolWritten // by pool
-	poolsAt   time.Time
-	beatAt    time.Time
-	healthAt  time.Time // last look at what the account remembers of offerings
-	probed    time.Time // last probe of a closed offering
-	repairAt  time.Time // next look for broken nodes
-	lag       time.Duration
-	learned   learned
-	decisions func(*model.Plan) // tells the loop about plans, may be nil
+	batch      batch
+	disrupt    disruption
+	freeze     freeze
+	holds      holds
+	notices    notices
+	source     Source // of events, polled by whoever drives this
+	strategies Strategies
+	fetched    map[string]fetch       // by class
+	pools      map[string]poolWritten // by pool
+	poolsAt    time.Time
+	beatAt     time.Time
+	healthAt   time.Time // last look at what the account remembers of offerings
+	probed     time.Time // last probe of a closed offering
+	repairAt   time.Time // next look for broken nodes
+	lag        time.Duration
+	learned    learned
+	decisions  func(*model.Plan) // tells the loop about plans, may be nil
 
 	Stats Stats
 }
@@ -205,6 +206,8 @@ func (c *Controller) input(i Input) {
 		c.tell(i.Notice)
 	case Source:
 		c.source = i
+	case Strategies:
+		c.strategies = i
 	case ConfigChanged:
 		c.set = i.Settings.WithDefaults()
 		c.m.SetSettings(c.set.Planning)

@@ -317,7 +317,7 @@ func TestDecisionsAreWritten(t *testing.T) {
 	if first.Kind != "provision" || first.After == 0 || first.Why == "" || first.Bound == 0 {
 		t.Errorf("first: %+v", first)
 	}
-	if last.Kind != "disrupt" || last.Before == 0 || last.After != 0 {
+	if last.Kind != "disrupt" || last.Before == 0 || last.After != 0 || last.Strategy != "test 1.0.0" || last.Outcome != "ok" {
 		t.Errorf("last: %+v", last)
 	}
 	states, err := ledger.List[ledger.ClaimState](t.Context(), store, "test/claim", "", s.Now())

@@ -303,6 +303,7 @@ func (c *Controller) acceptStatic(plan *model.Plan) {
 		}
 	}
 	if what != "" {
-		c.x.Decide(ledger.Decision{At: c.now, Plan: plan.ID, Kind: string(plan.Kind), What: "launch" + what, Why: "replicas of static NodePools are missing", After: usd}, c.now)
+		c.x.Decide(ledger.Decision{At: c.now, Plan: plan.ID, Kind: string(plan.Kind), What: "launch" + what, Why: "replicas of static NodePools are missing",
+			Strategy: plan.Strategy, Outcome: plan.Outcome, After: usd}, c.now)
 	}
 }

@@ -1,9 +1,11 @@
 package execute
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -398,11 +400,34 @@ func plan(ctx context.Context, p Ports, d Plan) (Planned, error) {
 		return Planned{}, fmt.Errorf("pricing: %w", err)
 	}
 	if d.For == model.PlanProvision {
+		if x, ok := p.Strategy.(Drafter); ok {
+			prices = x.Draft(ctx, d.World, prices)
+		}
 		return Planned{Plan: p.Planner.Provision(d.World, prices), Prices: prices}, nil
 	}
-	score := func(moves []*model.Command) ([]model.MoveScore, error) { return p.Strategy.Score(ctx, d.World, moves) }
+	who, how := map[string]bool{}, map[string]bool{}
+	score := func(moves []*model.Command) ([]model.MoveScore, error) {
+		scores, err := p.Strategy.Score(ctx, d.World, moves)
+		for _, s := range scores {
+			who[s.Strategy], how[s.Outcome] = true, true
+		}
+		return scores, err
+	}
 	pl, err := p.Planner.Disrupt(d.World, prices, score, d.Disrupt)
+	if pl != nil && pl.Strategy == "" {
+		pl.Strategy, pl.Outcome = named(who, ""), cmp.Or(pl.Outcome, named(how, "ok"))
+	}
 	return Planned{Plan: pl, Prices: prices}, err
+}
+
+// named lists what is set, in the order of the alphabet, without an empty one; common is
+// left out beside others.
+func named(set map[string]bool, common string) string {
+	delete(set, "")
+	if len(set) > 1 {
+		delete(set, common)
+	}
+	return strings.Join(slices.Sorted(maps.Keys(set)), ", ")
 }
 
 // outcomeOf is a short word for logs and metrics.

@@ -81,6 +81,12 @@ type DisruptOptions struct {
 	Paused, Held map[string]*model.Hold
 }
 
+// Drafter is a Strategy that knows strategies which pack by themselves: it adds their
+// nodes to the prices of a plan that buys for waiting pods.
+type Drafter interface {
+	Draft(ctx context.Context, w *model.World, prices *model.Prices) *model.Prices
+}
+
 // Strategy prices offerings and scores moves; it always answers, by a built-in if
 // the process that should have answered is dead, late or wrong.
 type Strategy interface {

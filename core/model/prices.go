@@ -38,6 +38,9 @@ type MoveScore struct {
 	Accept bool
 	Score  float64
 	Reason string
+	// Strategy is the name and version of who judged, Outcome how the strategy that was
+	// asked answered; both empty where nobody did.
+	Strategy, Outcome string
 }
 
 // PriceStep is a price up to a quantity that one plan buys. The last step of an

@@ -489,7 +489,7 @@ func (h *Host) scoreChunk(ctx context.Context, m *market, w *model.World, g *gro
 		ans = a
 		return err
 	}
-	who, _ := h.ask(ctx, g, &question{problem: problem{kind: sdk.Consolidation, level: LevelScore, input: req, hash: m.hash}, answer: func() any { return ans },
+	who, how := h.ask(ctx, g, &question{problem: problem{kind: sdk.Consolidation, level: LevelScore, input: req, hash: m.hash}, answer: func() any { return ans },
 		remote: func(ctx context.Context, in *instance) error { return use(in.score(ctx, req)) },
 		local:  func(ctx context.Context, s sdk.Strategy) error { return use(localScore(ctx, s, req)) }})
 	if who == "" {
@@ -497,7 +497,7 @@ func (h *Host) scoreChunk(ctx context.Context, m *market, w *model.World, g *gro
 	}
 	for k, i := range chunk {
 		v := ans.Verdicts[k]
-		out[i] = model.MoveScore{Accept: v.Accept, Score: v.Score, Reason: v.Reason}
+		out[i] = model.MoveScore{Accept: v.Accept, Score: v.Score, Reason: v.Reason, Strategy: who, Outcome: string(how)}
 	}
 }
 

@@ -100,6 +100,7 @@ func (h *Host) answer(ctx context.Context, g *group, q *question) (string, Outco
 func (h *Host) ask(ctx context.Context, g *group, q *question) (string, Outcome) {
 	began := time.Now()
 	call := Call{Strategy: g.name, Kind: q.kind, Level: q.level, Rung: ByStrategy, Outcome: Refused, Err: fmt.Errorf("no strategy %q is configured", g.name)}
+	ctx, call.Trace = traced(ctx)
 	for _, p := range g.pools {
 		call.Pools = append(call.Pools, p.Name)
 	}
@@ -113,8 +114,9 @@ func (h *Host) ask(ctx context.Context, g *group, q *question) (string, Outcome)
 		who, call.Rung = h.fallBack(ctx, g, q)
 		call.Fallback = who
 		h.opts.Log.Named("strategy").Warn("strategy did not answer, another did", zap.String("strategy", g.name), zap.String("kind", string(q.kind)),
-			zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.String("fallback", who), zap.String("rung", string(call.Rung)))
+			zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.String("fallback", who), zap.String("rung", string(call.Rung)), zap.String("trace", call.Trace))
 	} else {
+		call.Accepted, call.Declined = verdicts(q.answer)
 		h.recent.add(q.problem)
 	}
 	if g.slot != nil {

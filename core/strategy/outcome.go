@@ -39,6 +39,9 @@ type Call struct {
 	Fallback string        // name and version of who answered in its place, empty for OK
 	Rung     Rung          // who answered
 	Took     time.Duration // of the strategy's part, fallback excluded
+	Trace    string        // id of the trace that the strategy was told
+	// Accepted and Declined count the moves that the strategy itself judged.
+	Accepted, Declined int
 }
 
 // question is one call of some kind and level. remote puts it to a process, local to a

@@ -604,6 +604,7 @@ func (h *Host) Begin(ctx context.Context) (context.Context, func()) {
 	if _, ok := ctx.Value(sessionKey{h}).(*generation); ok {
 		return ctx, func() {}
 	}
+	ctx, _ = traced(ctx)
 	h.mu.RLock()
 	gen := h.current
 	var entered []*slot

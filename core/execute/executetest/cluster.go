@@ -98,7 +98,7 @@ func (Strategy) Price(context.Context, *model.World) (*model.Prices, error) {
 func (Strategy) Score(_ context.Context, _ *model.World, moves []*model.Command) ([]model.MoveScore, error) {
 	out := make([]model.MoveScore, len(moves))
 	for i := range out {
-		out[i] = model.MoveScore{Accept: true, Score: 1}
+		out[i] = model.MoveScore{Accept: true, Score: 1, Strategy: "test 1.0.0", Outcome: "ok"}
 	}
 	return out, nil
 }
