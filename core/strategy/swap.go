@@ -152,6 +152,9 @@ func (h *Host) trials(before, gen *generation) []*trial {
 	}
 	for _, name := range sortedNames(gen.slots) {
 		if before.slots[name] != gen.slots[name] {
+			if slices.ContainsFunc(out, func(t *trial) bool { return t.to == gen.slots[name] && t.current() == Probation }) {
+				continue // its binding is on trial already
+			}
 			start("", name, before.good("", name), gen.slots[name])
 			continue
 		}
@@ -298,6 +301,13 @@ func (h *Host) tried(t *trial, c Call) {
 		failed = fmt.Errorf("%s: %w", c.Outcome, c.Err)
 	}
 	why, passed := t.note(true, failed)
+	if failed != nil {
+		h.mu.RLock()
+		if slices.Contains(h.current.trials, t) {
+			h.rouse(t.from, true)
+		}
+		h.mu.RUnlock()
+	}
 	switch {
 	case why != "":
 		h.rollBack(t, why)
@@ -323,6 +333,19 @@ func (h *Host) attend(t *trial) {
 	case !serving:
 		h.rouse(t.from, true)
 	case time.Since(since) >= h.opts.Steady:
+		h.rouse(t.from, false)
+	}
+}
+
+// restUnused sends the last good version to sleep where nothing has been asked for a
+// whole probation: nothing is proved, and two processes are one too many.
+func (h *Host) restUnused(t *trial) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	t.mu.Lock()
+	unused := t.state == Probation && t.calls == 0
+	t.mu.Unlock()
+	if unused && slices.Contains(h.current.trials, t) && !h.current.serves(t.from) && !h.next.serves(t.from) {
 		h.rouse(t.from, false)
 	}
 }
@@ -647,6 +670,7 @@ func (h *Host) watch(gen, before *generation) {
 				if why, passed := t.note(false, nil); why == "" && passed {
 					h.pass(t)
 				}
+				h.restUnused(t)
 			})
 		}
 		passed := t.state == Passed

@@ -475,3 +475,32 @@ func planWorld() *model.World {
 }
 
 func testLog() *zap.Logger { return zap.NewNop() }
+
+// TestUnusedTrialRests: the process of the version before does not run on for a strategy
+// that nobody asks; it is started when the new one first goes wrong.
+func TestUnusedTrialRests(t *testing.T) {
+	t.Parallel()
+	config := everywhere(factored(t, 2))
+	config.Swap.Probation, config.Swap.MaxErrorRate = time.Millisecond, 1
+	h := testHost(t, config)
+	settle(t, h)
+	if err := h.Swap(context.Background(), factored(t, 3, "turns-bad", "0")); err != nil {
+		t.Fatal(err)
+	}
+	lastGood := func() State {
+		for _, st := range h.Status() {
+			if st.Role == LastGood {
+				return st.State
+			}
+		}
+		return ""
+	}
+	until(t, "sleep", func() bool { return lastGood() == Standby })
+	if p := price(t, h); p.Outcome != "invalid" || p.Strategy != "cost-optimal 1.0.0" {
+		t.Errorf("answered by %s, outcome %s, want the built-in while the last good version sleeps", p.Strategy, p.Outcome)
+	}
+	until(t, "the last good version's start", func() bool { return lastGood() == Ready })
+	if p := price(t, h); p.Outcome != "invalid" || p.Strategy != "fake 0.1" {
+		t.Errorf("answered by %s, outcome %s, want the last good version", p.Strategy, p.Outcome)
+	}
+}
