@@ -143,6 +143,17 @@ $(CFN_LINT_READY): $(CFN_LINT_REQUIREMENTS)
 	@$(CACHE)/cfn-lint/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $(CFN_LINT_REQUIREMENTS)
 	@touch $@
 
+# What the strategy in Python needs, and its stubs.
+STRATEGY_PYTHON       := $(CACHE)/strategy-python
+STRATEGY_PYTHON_READY := $(STRATEGY_PYTHON)/installed
+
+.PHONY: strategy-python
+strategy-python: $(STRATEGY_PYTHON_READY) ## Installs what plugins/examples/python needs into .cache.
+
+$(STRATEGY_PYTHON_READY): plugins/examples/python/requirements.txt $(wildcard plugins/proto/weir/*/v1/*.proto)
+	@echo "installing gRPC for Python (a quarter of a minute) ..."
+	@$(MAKE) --no-print-directory --silent -C plugins/examples/python install VENV=$(STRATEGY_PYTHON) PYTHON=$(PYTHON)
+
 .PHONY: lambda
 lambda: ## The interruption function as a bootstrap for both architectures.
 	@for arch in amd64 arm64; do mkdir -p $(CACHE)/lambda/$$arch; \
@@ -175,8 +186,8 @@ test-unit:
 	go test -race -timeout $(TEST_LIMIT) $$(go list ./... | grep -v /integration/)
 
 .PHONY: test-nested
-test-nested: $(DEVCLUSTER) $(CFN_LINT_READY) $(RIE) binaries
-	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && WEIR_CFN_LINT=$(CFN_LINT) WEIR_RIE=$(RIE) WEIR_BIN=$(BIN) go test -timeout $(TEST_LIMIT) ./...) || exit 1; done
+test-nested: $(DEVCLUSTER) $(CFN_LINT_READY) $(STRATEGY_PYTHON_READY) $(RIE) binaries
+	@for m in $(NESTED); do echo "== module $$m"; (cd $$m && WEIR_CFN_LINT=$(CFN_LINT) WEIR_RIE=$(RIE) WEIR_BIN=$(BIN) WEIR_STRATEGY_PYTHON=$(STRATEGY_PYTHON)/bin/python go test -timeout $(TEST_LIMIT) ./...) || exit 1; done
 
 .PHONY: test-integration
 test-integration: $(DEVCLUSTER) $(RIE) $(MOTO_READY) binaries lambda
