@@ -66,6 +66,7 @@ func (o *provisionOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	prices = host.Draft(ctx, s.world, prices)
 	s.world.Budget = model.Within(o.budget, time.Now)
 	plan := provision.Plan(s.world, prices)
 	t := report.Timings{LoadSeconds: report.Number(s.loaded.Seconds()), SolveSeconds: report.Number(time.Since(s.began).Seconds()), PeakHeapBytes: heap.close()}

@@ -120,6 +120,12 @@ func serveFake(behaviour string, args []string) {
 		}
 	}
 	beHostile(behaviour)
+	if behaviour == "plans" {
+		sdk.Serve(&planFake{fake: &fake{behaviour: behaviour, args: args}})
+	}
+	if behaviour == "proposes" {
+		sdk.Serve(&proposeFake{fake: &fake{behaviour: behaviour, args: args}})
+	}
 	sdk.Serve(&fake{behaviour: behaviour, args: args})
 }
 

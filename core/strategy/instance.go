@@ -193,6 +193,11 @@ func (in *instance) selfTest(ctx context.Context) error {
 			return fmt.Errorf("self-test, price: %w", err)
 		}
 	}
+	if in.manifest.ServesLevel(sdk.InstanceSelection, LevelPlan) { // a plan that leaves everything to the engine is one, too
+		if _, err := in.plan(ctx, sdk.SamplePlan()); err != nil && !errors.Is(err, errEmpty) {
+			return fmt.Errorf("self-test, plan: %w", err)
+		}
+	}
 	if in.manifest.Serves(sdk.Consolidation) {
 		if _, err := in.score(ctx, sdk.SampleScore()); err != nil {
 			return fmt.Errorf("self-test, score: %w", err)

@@ -73,7 +73,7 @@ func (m *market) over(offerings map[string][]*model.Offering) bool {
 
 func sdkType(class string, t *model.InstanceType) *sdk.InstanceType {
 	out := &sdk.InstanceType{Name: t.Name, NodeClass: class, Labels: t.Labels, CPUMilli: t.Allocatable.Get("cpu"),
-		MemoryBytes: t.Allocatable.Get("memory"), Pods: t.Allocatable.Get("pods")}
+		MemoryBytes: t.Allocatable.Get("memory"), Pods: t.Allocatable.Get("pods"), StorageBytes: t.Allocatable.Get("ephemeral-storage")}
 	t.Allocatable.Each(func(name string, value int64) {
 		if resource.BaseIndex(name) >= 0 || value == 0 {
 			return
