@@ -388,3 +388,30 @@ func mustRead(t testing.TB, path string) []byte {
 	}
 	return b
 }
+
+// TestRecordsAreDroppedNotWaitedFor lets the writer hang: calls go on, and what does not
+// fit behind it is counted.
+func TestRecordsAreDroppedNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	h := testHost(t, Config{}, func(o *Options) { o.Records.Folder = t.TempDir() })
+	hang, hanging := make(chan struct{}), make(chan struct{})
+	h.writer.later(func() error {
+		close(hanging)
+		<-hang
+		return nil
+	})
+	<-hanging
+	for range maxWaiting + 7 {
+		if p := price(t, h); p.Outcome != "ok" {
+			t.Fatalf("outcome %s", p.Outcome)
+		}
+	}
+	if st := h.Records(); st.Dropped != 7 {
+		t.Errorf("records %+v, want 7 dropped", st)
+	}
+	close(hang)
+	h.Close()
+	if st := h.Records(); st.Written != maxWaiting+1 || st.Failed != 0 {
+		t.Errorf("records %+v, want the rest written", st)
+	}
+}

@@ -504,3 +504,39 @@ func TestUnusedTrialRests(t *testing.T) {
 		t.Errorf("answered by %s, outcome %s, want the last good version", p.Strategy, p.Outcome)
 	}
 }
+
+// TestNothingIsLeftOfSwaps swaps, rolls back, watches and records, and counts afterwards
+// what this process holds.
+func TestNothingIsLeftOfSwaps(t *testing.T) {
+	// Serial: it counts what this whole process holds.
+	before, goroutines := measure(t), stacks()
+	dir := t.TempDir()
+	config := everywhere(factored(t, 1))
+	shadow := fakeSpec(t, "watcher", "no-spot")
+	shadow.Name = "watcher"
+	config.Strategies, config.Shadow = append(config.Strategies, shadow), []string{"watcher"}
+	h := testHost(t, config, func(o *Options) { o.Cost = planCost; o.Records.Folder = dir })
+	settle(t, h)
+	for i := range 6 {
+		behaviour := "well"
+		if i%2 == 1 {
+			behaviour = "turns-bad"
+		}
+		if err := h.Swap(context.Background(), factored(t, float64(i+2), behaviour, "3")); err != nil {
+			t.Fatal(err)
+		}
+		for range 8 {
+			ctx, end := h.Begin(context.Background())
+			if _, err := h.Price(ctx, planWorld()); err != nil {
+				t.Fatal(err)
+			}
+			end()
+		}
+		if back := statusOf(h, "fake").RolledBack; (back != nil) != (i%2 == 1) {
+			t.Errorf("swap %d: rolled back %+v", i, back)
+		}
+	}
+	h.Close()
+	until(t, "everything is as before", func() bool { return measure(t) == before })
+	until(t, "goroutines as before:\n"+stacks(), func() bool { return strings.Count(stacks(), "goroutine ") <= strings.Count(goroutines, "goroutine ") })
+}
