@@ -133,6 +133,7 @@ func (i *inputs) configuration() (*config.Loaded, error) {
 		}
 		in.File, in.Data = i.config, data
 	}
+	in.ReadFile = readFile
 	cfg, err := config.Load(in)
 	if err != nil {
 		return nil, badInput{err}

@@ -42,6 +42,7 @@ type Config struct {
 	Swap           Swap                `json:"swap"`
 	// StrategyRecords says where calls of strategies are recorded.
 	StrategyRecords StrategyRecords `json:"strategyRecords"`
+	Commitments     Commitments     `json:"commitments"`
 
 	Batch             Batch             `json:"batch"`
 	Planning          Planning          `json:"planning"`
@@ -113,6 +114,7 @@ type Strategy struct {
 	Image            string         `json:"image"`
 	SHA256           string         `json:"sha256"`
 	Config           map[string]any `json:"config"`
+	Chain            []ChainMember  `json:"chain"`
 	StartTimeout     Duration       `json:"startTimeout"`
 	CallTimeout      Duration       `json:"callTimeout"`
 	MemoryLimit      int64          `json:"memoryLimit"`
@@ -121,6 +123,13 @@ type Strategy struct {
 	Isolation        string         `json:"isolation"`
 	Socket           string         `json:"socket"`
 	AllowUnsandboxed bool           `json:"allowUnsandboxed"`
+}
+
+// ChainMember is a strategy whose answers a chain takes in.
+type ChainMember struct {
+	Strategy string  `json:"strategy"`
+	Weight   float64 `json:"weight"` // 0 = 1
+	Required bool    `json:"required"`
 }
 
 // Bindings names the strategies that decide where a NodePool has no annotation.
@@ -324,6 +333,7 @@ func (c *Config) PlanningSettings() model.Settings {
 		AlternativesMaxRatio: c.Alternatives.MaxPriceRatio,
 		PlanningBudget:       c.Planning.Budget.D(),
 		MinNodeAge:           c.Disruption.MinNodeAge.D(),
+		Commitments:          c.Commitments.model(),
 	}
 }
 

@@ -73,9 +73,11 @@ func (d *decoder) decodeFile(data []byte, cfg *Config) {
 	d.mapping(root, reflect.ValueOf(cfg).Elem(), "")
 }
 
-func (d *decoder) header(root *yaml.Node) bool {
+func (d *decoder) header(root *yaml.Node) bool { return d.headerOf(root, Kind) }
+
+func (d *decoder) headerOf(root *yaml.Node, kind string) bool {
 	before := len(d.errs)
-	for key, want := range map[string]string{"apiVersion": APIVersion, "kind": Kind} {
+	for key, want := range map[string]string{"apiVersion": APIVersion, "kind": kind} {
 		n := lookup(root, key)
 		switch {
 		case n == nil:

@@ -29,6 +29,8 @@ type Input struct {
 	Data  []byte            // its content; nil = no file
 	Env   map[string]string // environment variables
 	Flags map[string]string // flags that were given, by name without dashes
+	// ReadFile reads the files that the configuration names; nil = none can be read.
+	ReadFile func(name string) ([]byte, error)
 }
 
 // Loaded is a valid configuration.
@@ -50,6 +52,9 @@ func Load(in Input) (*Loaded, error) {
 	more, errs := apply(cfg, in.Flags, func(s Setting) string { return s.Flag },
 		func(s Setting) string { return "flag --" + s.Flag }, false, d.origins)
 	d.errs = append(d.errs, errs...)
+	if in.Role != Lambda { // which buys nothing
+		d.readCommitments(cfg, in.ReadFile)
+	}
 	if len(d.errs) > 0 {
 		return nil, d.errs // values that were not read would only be complained about twice
 	}
@@ -140,6 +145,7 @@ func (v *validator) all() {
 	v.memory()
 	v.strategies()
 	v.planning()
+	v.commitments()
 	v.election()
 	v.process()
 }
@@ -264,6 +270,10 @@ func (v *validator) strategy(path, name string, s Strategy) {
 		v.cfg.Strategies[name] = s
 	}
 	v.oneOf(path+".kind", s.Kind, InstanceSelection, Consolidation)
+	if len(s.Chain) > 0 {
+		v.chain(path, name, s)
+		return
+	}
 	v.oneOf(path+".isolation", s.Isolation, IsolationProcess, IsolationContainer)
 	switch {
 	case s.Isolation == IsolationContainer:
@@ -304,6 +314,40 @@ func (v *validator) strategy(path, name string, s Strategy) {
 		}
 	}
 }
+
+// chain says what is wrong with a strategy that others make up.
+func (v *validator) chain(path, name string, s Strategy) {
+	if _, isBuiltin := Builtins()[name]; isBuiltin {
+		v.fail(path+".chain", "is given to %q, which is built in: expected a name of its own", name)
+	}
+	if s.Path != "" || s.Image != "" || s.Socket != "" || len(s.Config) > 0 {
+		v.fail(path+".chain", "is given beside path, image, socket or config: a chain has no program")
+	}
+	if len(s.Chain) > maxChain {
+		v.fail(path+".chain", "has %d members, expected at most %d", len(s.Chain), maxChain)
+	}
+	seen := map[string]bool{}
+	for i, m := range s.Chain {
+		at := fmt.Sprintf("%s.chain[%d]", path, i)
+		if m.Weight != 0 && !(m.Weight > 0 && m.Weight <= 100) {
+			v.fail(at+".weight", "is %v, expected a number above 0 and up to 100", m.Weight)
+		}
+		switch member := v.cfg.Strategies[m.Strategy]; {
+		case m.Strategy == "":
+			v.fail(at+".strategy", "is missing")
+		case seen[m.Strategy]:
+			v.fail(at+".strategy", "is %q twice, expected each strategy once: its weight says how much it counts", m.Strategy)
+		case m.Strategy == name || len(member.Chain) > 0:
+			v.fail(at+".strategy", "is %q, which is a chain, expected a strategy that is none", m.Strategy)
+		default:
+			v.binding(at+".strategy", m.Strategy, s.Kind)
+		}
+		seen[m.Strategy] = true
+	}
+}
+
+// maxChain is of how many strategies a chain may be made.
+const maxChain = 16
 
 func (v *validator) binding(path, name, kind string) {
 	s, ok := v.cfg.Strategy(name)

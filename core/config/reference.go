@@ -38,6 +38,10 @@ var fieldDocs = map[string]string{
 	"strategies.<name>.image":              "OCI artifact or image with the program, by digest: `registry/repository@sha256:…`; fetched by the scaler, again and again until it comes",
 	"strategies.<name>.sha256":             "SHA-256 of the program, required for any that is not built in and has no `image`, whose digest says as much",
 	"strategies.<name>.config":             "handed to the strategy as JSON",
+	"strategies.<name>.chain":              "strategies whose answers are taken together: a list of `strategy`, `weight` (1) and `required` (false); instead of `path`, `image` and `config`",
+	"commitments.file":                     "file with `savingsPlans` and `reservedInstances` instead of those here: `apiVersion: config.weir.dev/v1alpha1`, `kind: Commitments`; it is watched, too",
+	"commitments.savingsPlans":             "Savings Plans: a list of `name`, `usdPerHour` (committed), `match` (values by node label; left out = all that is on demand), `discount` (part of the price on demand), `prices` (USD per hour by instance type), `usedElsewhereUSDPerHour`",
+	"commitments.reservedInstances":        "reserved instances: a list of `name`, `instanceType`, `zone` (left out = any), `count`, `usdPerHour`, `usedElsewhere`",
 	"strategies.<name>.startTimeout":       "how long it may take to start",
 	"strategies.<name>.callTimeout":        "how long one answer may take; then the built-in answers",
 	"strategies.<name>.memoryLimit":        "bytes; a process above it is killed",
@@ -190,6 +194,9 @@ func show(v reflect.Value) string {
 	case map[string]any:
 		return "-"
 	default:
+		if v.Kind() == reflect.Slice && v.Len() == 0 {
+			return "-"
+		}
 		return fmt.Sprint(x)
 	}
 }

@@ -33,6 +33,7 @@ type Settings struct {
 	StaticCapacity       bool
 	AlternativesMaxRatio float64       // alternatives cost at most best x this; 0 = 1.25
 	MinNodeAge           time.Duration // younger nodes are not disrupted for a voluntary reason; 0 = no such rule
+	Commitments          []Commitment  // in the order in which they are applied
 	PlanningBudget       time.Duration // how long one plan may take; 0 = as long as it does. Whoever has a clock sees to it: World.Budget
 }
 

@@ -99,6 +99,7 @@ func (m *market) priceRequest(w *model.World, pools []*model.Pool) *sdk.PriceReq
 		}
 	}
 	req.Pools = m.pools(w, pools)
+	req.Commitments = commitments(w)
 	req.Demand.Pods = len(w.Pods)
 	for _, p := range w.Pods {
 		req.Demand.CPUMilli = resource.SaturatingAdd(req.Demand.CPUMilli, p.Requests.Base[resource.CPU])
@@ -349,6 +350,20 @@ func deletionCost(n *model.Node) int64 {
 		}
 	}
 	return sum
+}
+
+// commitments tells what is paid for anyhow, with how much of it is used by what runs.
+func commitments(w *model.World) []sdk.Commitment {
+	var out []sdk.Commitment
+	for _, c := range model.Usage(w.Settings.Commitments, w.Nodes) {
+		x := sdk.Commitment{Name: c.Name, Source: c.Source, USDPerHour: c.USDPerHour, UsedUSDPerHour: c.UsedUSDPerHour, Nodes: int(c.Nodes),
+			UsedNodes: int(c.UsedNodes), Discount: c.Discount, USDPerHourByType: c.USDPerHourByType}
+		for _, m := range c.Covers {
+			x.Covers = append(x.Covers, sdk.Match{Key: m.Key, Values: m.Values, Negate: m.Negate})
+		}
+		out = append(out, x)
+	}
+	return out
 }
 
 const (

@@ -108,8 +108,16 @@ func reason(err error) string {
 	return err.Error()
 }
 
+func readFile(name string) ([]byte, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, errors.New(reason(err))
+	}
+	return data, nil
+}
+
 func (s Source) load(data []byte) (*config.Loaded, error) {
-	return config.Load(config.Input{Role: s.Role, File: s.Path, Data: data, Env: s.Env, Flags: s.Flags})
+	return config.Load(config.Input{Role: s.Role, File: s.Path, Data: data, Env: s.Env, Flags: s.Flags, ReadFile: readFile})
 }
 
 // Change is what Watch saw: a new configuration, or why the old one stays.
@@ -146,6 +154,7 @@ type watcher struct {
 	source  Source
 	current *config.Loaded
 	seen    []byte // last content that was looked at
+	beside  []byte // the same of the file of commitments
 	failure string // last read error, told once
 }
 
@@ -159,10 +168,14 @@ func (w *watcher) look(notify func(Change)) {
 		return
 	}
 	w.failure = ""
-	if w.seen != nil && bytes.Equal(data, w.seen) {
+	var beside []byte
+	if name := w.current.Commitments.File; name != "" {
+		beside, _ = os.ReadFile(name) // loading says what is wrong
+	}
+	if w.seen != nil && bytes.Equal(data, w.seen) && bytes.Equal(beside, w.beside) {
 		return
 	}
-	w.seen = data
+	w.seen, w.beside = data, beside
 	next, err := w.source.load(data)
 	if err == nil {
 		err = config.CheckChange(w.current.Config, next.Config, w.source.Path)
