@@ -158,10 +158,16 @@ func (h *Host) showMoves(ctx context.Context, m *market, w *model.World, moves [
 	if len(shadows) == 0 || len(moves) == 0 {
 		return
 	}
-	acting = slices.Clone(acting) // the caller may change its own
-	moves = slices.Clone(moves)
+	// The planner goes on with its own.
+	acting = slices.Clone(acting)
+	copies := make([]model.Command, len(moves))
+	mine := make([]*model.Command, len(moves))
+	for i, c := range moves {
+		copies[i] = *c
+		mine[i] = &copies[i]
+	}
 	for _, x := range shadows {
-		x.bg.try(func(ctx context.Context) { h.shadowMoves(ctx, x, m, w, moves, acting) })
+		x.bg.try(func(ctx context.Context) { h.shadowMoves(ctx, x, m, w, mine, acting) })
 	}
 }
 
