@@ -37,12 +37,7 @@ of every node.`,
 		Example: `  kubectl get nodepools,ec2nodeclasses,nodeclaims,nodes,pods,pdb,ds -A -o yaml > cluster.yaml
   weir explain node ip-10-0-1-2.ec2.internal -f cluster.yaml
   weir explain node i-0123456789abcdef0 -f cluster.yaml -o json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return bad("%s: expected the name of one node, got %d arguments", cmd.CommandPath(), len(args))
-			}
-			return nil
-		},
+		Args: oneName("node"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
 	o.inputs.register(cmd)

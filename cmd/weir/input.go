@@ -61,6 +61,9 @@ type situation struct {
 	loaded   time.Duration // reading and decoding
 	began    time.Time     // when decoding had ended
 	left     map[string]int
+
+	aside      []*model.Pod                 // that neither wait nor are on a node
+	conditions map[string][]model.Condition // of NodePools
 }
 
 // load reads everything and makes the world of it.
@@ -98,6 +101,7 @@ func (i *inputs) load() (*situation, error) {
 	headroom.Make()
 	s.loaded, s.began = time.Since(began), time.Now()
 	s.world = in.World(now)
+	s.aside, s.conditions = in.Aside, in.Conditions
 	s.world.Settings = cfg.PlanningSettings()
 	s.offer(i.zonesOf(cfg))
 	attach.World(s.world)

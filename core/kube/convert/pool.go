@@ -161,6 +161,9 @@ func duration(d *metav1.Duration) *time.Duration {
 	return &v
 }
 
+// Conditions are status conditions of an object, nil where it has none.
+func Conditions(in []metav1.Condition) []model.Condition { return conditions(in) }
+
 func conditions(in []metav1.Condition) []model.Condition {
 	if len(in) == 0 {
 		return nil

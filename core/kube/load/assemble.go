@@ -122,6 +122,12 @@ func (l *loader) poolsInto(in *Input) {
 			l.warn("NodePool %s cannot be used: %s", p.Name, p.Unusable)
 		}
 		in.Pools = append(in.Pools, p)
+		if c := convert.Conditions(o.Status.Conditions); c != nil {
+			if in.Conditions == nil {
+				in.Conditions = map[string][]model.Condition{}
+			}
+			in.Conditions[p.Name] = c
+		}
 	}
 	sort.Slice(in.Pools, func(i, j int) bool { return in.Pools[i].Name < in.Pools[j].Name })
 }
@@ -210,17 +216,21 @@ func (l *loader) podsInto(in *Input, a *convert.Admission, nodes map[string]*mod
 		}
 		switch {
 		case p.Terminal:
+			in.Aside = append(in.Aside, p)
 		case p.NodeName != "":
 			if n := nodes[p.NodeName]; n != nil {
 				n.Pods = append(n.Pods, p)
 			} else {
 				lost.add(p.ID())
+				in.Aside = append(in.Aside, p)
 			}
 		case p.Preempts():
 			if n := nodes[p.NominatedNode]; n != nil {
 				n.Preempting = append(n.Preempting, p)
 			}
+			in.Aside = append(in.Aside, p)
 		case p.Gated || p.NominatedNode != "" || p.Daemon() || p.Mirror || p.Deleting != nil:
+			in.Aside = append(in.Aside, p)
 		default:
 			p.Unschedulable = true
 			in.Pods = append(in.Pods, p)

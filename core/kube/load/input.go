@@ -17,7 +17,10 @@ type Input struct {
 	Pods        []*model.Pod       // waiting ones, in the order of the input
 	DaemonSets  []*model.DaemonSet // in the order of the input
 	PDBs        []*model.PDB       // in the order of the input
+	Aside       []*model.Pod       // neither waiting nor on a node: gated, nominated, of a DaemonSet or kubelet, ending, ended, or on a node that is not there
 	Warnings    []string
+
+	Conditions map[string][]model.Condition // of the NodePools, by name, as the controller last wrote them
 
 	Classes map[string]*awsv1.EC2NodeClass // of NodeClasses, as they were written
 
