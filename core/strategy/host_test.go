@@ -274,7 +274,7 @@ func TestConfigurationReachesTheStrategy(t *testing.T) {
 	}
 }
 
-// TestWrongProtocol is the case of plugins of another protocol version: both versions
+// TestWrongProtocol is case B127, of plugins of another protocol version: both versions
 // are named at once, and nothing stays behind.
 func TestWrongProtocol(t *testing.T) {
 	t.Parallel()
@@ -330,7 +330,7 @@ func TestStartFailures(t *testing.T) {
 	}
 }
 
-// TestSlowStart is the case of a starved machine: the same plugin with a time-out
+// TestSlowStart is case B131, of a starved machine: the same plugin with a time-out
 // over and under what it needs.
 func TestSlowStart(t *testing.T) {
 	t.Parallel()
@@ -413,27 +413,48 @@ func measure(t testing.TB) usage {
 	return u
 }
 
-// TestTwentyKills kills the process in the middle of a call, twenty times: every call
-// is answered, the process comes back, and at the end nothing is left over.
+// TestTwentyKills is case B128: it kills the process in the middle of a call, twenty
+// times, of prices and of two hundred moves in turn: every call is answered by the
+// built-in, the process comes back, and at the end nothing is left over.
 func TestTwentyKills(t *testing.T) {
 	// Serial: it counts what this whole process holds.
 	before, goroutines := measure(t), stacks()
-	h := testHost(t, bound(fakeSpec(t, "fake", "wait")))
+	config, calls := bound(fakeSpec(t, "fake", "wait")), make(chan Call, 1)
+	config.Consolidation = "fake"
+	h := testHost(t, config, func(o *Options) { o.OnCall = func(c Call) { calls <- c } })
+	w := testWorld()
+	w.Nodes = []*model.Node{{Name: "n1", Created: w.Now.Add(-time.Hour), USDPerHour: 0.0864, PriceKnown: true, Labels: map[string]string{
+		model.LabelPool: "default", model.LabelInstanceType: "m6a.large", model.LabelZone: "us-east-1a", model.LabelCapacityType: model.OnDemand}}}
+	moves := make([]*model.Command, 200)
+	for i := range moves {
+		moves[i] = &model.Command{Reason: model.Empty, Remove: w.Nodes, Before: 0.0864}
+	}
 	for round := range 20 {
 		until(t, "ready", func() bool { return statusOf(h, "fake").State == Ready })
-		answered := make(chan model.PoolPrices, 1)
+		answered := make(chan error, 1)
 		go func() {
-			prices, _ := h.Price(context.Background(), testWorld())
-			answered <- prices.ByPool["default"]
+			if round%2 == 0 {
+				prices, err := h.Price(context.Background(), w)
+				if p := prices.ByPool["default"]; p.Strategy != "cost-optimal 1.0.0" || p.Outcome != "dead" {
+					err = fmt.Errorf("answered by %q, outcome %s, want the built-in and dead", p.Strategy, p.Outcome)
+				}
+				answered <- err
+				return
+			}
+			scores, err := h.Score(context.Background(), w, moves)
+			if len(scores) != len(moves) || !scores[0].Accept {
+				err = fmt.Errorf("scores %+v, want one for each of %d moves, and that of an empty node accepted", scores, len(moves))
+			}
+			answered <- err
 		}()
 		s := h.current.slots["fake"]
 		until(t, "a call under way", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.calls > 0 })
 		if err := syscall.Kill(statusOf(h, "fake").PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		p := <-answered
-		if p.Strategy != "cost-optimal 1.0.0" || p.Outcome != "dead" {
-			t.Fatalf("round %d: answered by %q, outcome %s, want the built-in and dead", round, p.Strategy, p.Outcome)
+		c := <-calls
+		if err := <-answered; err != nil || c.Outcome != Dead || !strings.Contains(c.Fallback, " 1.") {
+			t.Fatalf("round %d: %v, call %+v", round, err, c)
 		}
 		until(t, "restart", func() bool { st := statusOf(h, "fake"); return st.Starts > round+1 })
 	}
@@ -442,7 +463,7 @@ func TestTwentyKills(t *testing.T) {
 	until(t, "goroutines as before:\n"+stacks(), func() bool { return strings.Count(stacks(), "goroutine ") <= strings.Count(goroutines, "goroutine ") })
 }
 
-// TestFiftyFailedStarts is the case of a plugin whose handshake works and whose
+// TestFiftyFailedStarts is case B130, of a plugin whose handshake works and whose
 // dispense fails: no child is left.
 func TestFiftyFailedStarts(t *testing.T) {
 	// Serial: it counts what this whole process holds.
