@@ -84,10 +84,10 @@ type Executor struct {
 	lookAgain time.Time                    // when to read the state of before once more, see doubtful
 	reclaim   map[string]ledger.ClaimState // by claim uid, of the last recovery
 	launches  []*launch
-	launchOf  map[string]*launch // by claim name
-	tracks    map[string]*track  // by claim name
-	gates     map[string]*gate   // by PodDisruptionBudget, namespace/name
-	evicting  map[string]string  // pod uid -> budget, of evictions that are not answered yet
+	launchOf  map[string]*launch  // by claim name
+	tracks    map[string]*track   // by claim name
+	gates     map[string]*gate    // by PodDisruptionBudget, namespace/name
+	evicting  map[string]evicting // by pod uid
 	commands  []*command
 	health    map[string]ledger.OfferingHealth // of offerings that were short, as far as it is known
 	probes    map[string]time.Time             // offerings that may be asked although they are closed, until then
@@ -157,7 +157,7 @@ func (x *Executor) Reset(epoch int64) {
 	x.began, x.lookAgain = time.Time{}, time.Time{}
 	x.launches, x.launchOf = nil, map[string]*launch{}
 	x.tracks, x.commands = map[string]*track{}, nil
-	x.gates, x.evicting = map[string]*gate{}, map[string]string{}
+	x.gates, x.evicting = map[string]*gate{}, map[string]evicting{}
 	x.outcomes = map[string][]bool{}
 	x.describe = map[string]string{}
 	x.health, x.probes = map[string]ledger.OfferingHealth{}, map[string]time.Time{}

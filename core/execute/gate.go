@@ -17,8 +17,15 @@ type gate struct {
 	asking  int        // that are not answered yet
 	refused int        // in a row
 	next    time.Time  // of the next try where none is left
+	trying  string     // uid of the pod that asks although none is left
 	waiting []string   // claims whose drain waits, in the order in which they came
 	waits   map[string]bool
+}
+
+// evicting is an eviction that is not answered yet.
+type evicting struct {
+	budget  string // namespace/name
+	counted bool   // against what the budget has left
 }
 
 // gateOf is the gate of a budget, up to date with what was seen of it last.
@@ -53,11 +60,16 @@ func (x *Executor) admits(claim string, urgent bool) func(*model.Pod) (bool, tim
 			return true, time.Time{}
 		}
 		g := x.gateOf(b)
+		e := evicting{budget: b.Namespace + "/" + b.Name}
 		switch {
 		case g.left > 0:
-			g.left--
+			e.counted = true
+			if g.left--; g.left == 0 {
+				g.next = x.now.Add(drain.Poll) // until then what these do to the budget is seen
+			}
 		case urgent:
 		case g.asking == 0 && !x.now.Before(g.next):
+			g.trying = p.UID
 		default:
 			if !g.waits[claim] {
 				g.waits[claim] = true
@@ -69,7 +81,7 @@ func (x *Executor) admits(claim string, urgent bool) func(*model.Pod) (bool, tim
 			return false, g.next
 		}
 		g.asking++
-		x.evicting[p.UID] = b.Namespace + "/" + b.Name
+		x.evicting[p.UID] = e
 		return true, time.Time{}
 	}
 }
@@ -95,37 +107,47 @@ func (x *Executor) onlyBudget(p *model.Pod) *model.PDB {
 
 // notAsked takes back that a pod was let through.
 func (x *Executor) notAsked(p *model.Pod) {
-	if g := x.takeAsked(p); g != nil {
+	g, e := x.takeAsked(p)
+	switch {
+	case g == nil:
+	case e.counted:
 		g.left++
+	case g.trying == p.UID:
+		g.trying = ""
 	}
 }
 
-func (x *Executor) takeAsked(p *model.Pod) *gate {
-	key, ok := x.evicting[p.UID]
+func (x *Executor) takeAsked(p *model.Pod) (*gate, evicting) {
+	e, ok := x.evicting[p.UID]
 	if !ok {
-		return nil
+		return nil, e
 	}
 	delete(x.evicting, p.UID)
-	g := x.gates[key]
+	g := x.gates[e.budget]
 	if g != nil {
 		g.asking--
 	}
-	return g
+	return g, e
 }
 
 // gateAnswered takes in what the eviction of a pod was answered.
 func (x *Executor) gateAnswered(p *model.Pod, o drain.Outcome) {
-	g := x.takeAsked(p)
+	g, _ := x.takeAsked(p)
 	if g == nil {
 		return
 	}
 	switch o {
 	case drain.Accepted:
-		g.refused, g.next = 0, time.Time{}
+		if g.refused = 0; g.trying == p.UID {
+			g.next = time.Time{} // what is seen of the budget is late, or nobody keeps its status
+		}
 	case drain.Blocked:
 		g.left = 0
-		g.next = x.now.Add(min(drain.FirstBackoff<<min(g.refused, 7), drain.MaxBackoff))
+		g.next = x.now.Add(min(drain.Poll<<min(g.refused, 4), drain.MaxBackoff))
 		g.refused++
+	}
+	if g.trying == p.UID {
+		g.trying = ""
 	}
 	x.letThrough(g)
 }

@@ -20,18 +20,19 @@ type API struct {
 	Now    func() time.Time
 	serial int
 
-	Pods      map[string]*model.Pod
-	Nodes     map[string]*model.Node
-	Claims    map[string]*model.Claim
-	Pools     map[string]*model.Pool
-	Classes   map[string]*model.NodeClass
-	PDBs      map[string]*model.PDB
-	disrupted map[string]map[string]bool          // ids of pods that are out, by budget
-	Volumes   map[string]cluster.UpsertAttachment // by the name of the attachment
-	Owner     map[string]string                   // node name -> uid of its claim
-	Events    []execute.Event
-	Denied    []string                      // evictions that a budget refused
-	Status    map[string]execute.PoolStatus // last written, by pool
+	Pods       map[string]*model.Pod
+	Nodes      map[string]*model.Node
+	Claims     map[string]*model.Claim
+	Pools      map[string]*model.Pool
+	Classes    map[string]*model.NodeClass
+	PDBs       map[string]*model.PDB
+	StatusLost bool                                // nobody keeps the status of budgets: it says that they allow nothing
+	disrupted  map[string]map[string]bool          // ids of pods that are out, by budget
+	Volumes    map[string]cluster.UpsertAttachment // by the name of the attachment
+	Owner      map[string]string                   // node name -> uid of its claim
+	Events     []execute.Event
+	Denied     []string                      // evictions that a budget refused
+	Status     map[string]execute.PoolStatus // last written, by pool
 
 	changes []cluster.Change
 	created map[string]bool // claims ever created
@@ -131,6 +132,10 @@ func isOut(p *model.Pod) bool { return !p.Ready || p.Deleting != nil }
 // status is the budget with how many more of its pods may go now.
 func (a *API) status(key string) *model.PDB {
 	b := *a.PDBs[key]
+	if a.StatusLost {
+		b.DisruptionsAllowed = 0
+		return &b
+	}
 	b.DisruptionsAllowed = max(0, b.DisruptionsAllowed-int32(len(a.disrupted[key])))
 	return &b
 }
