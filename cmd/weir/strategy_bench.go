@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/disrupt"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/provision"
 	"github.com/weir-project/weir/core/report"
@@ -27,8 +28,8 @@ type strategyBenchOptions struct {
 	inputs
 	output
 	strategies, records, workloads []string
-	pool                           string
-	shifts, problems               int
+	kind, pool                     string
+	shifts, problems, nodes        int
 	html, svg                      string
 }
 
@@ -36,10 +37,10 @@ func newStrategyBench(c *common) *cobra.Command {
 	o := &strategyBenchOptions{inputs: inputs{common: c}}
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Price strategies for buying machines against each other",
-		Long: `bench plans the same problems with the prices of several strategies and shows what each plan
-costs at the market: USD per hour, nodes, pods without a place, the gap to the proven lower
-bound, and the seconds that pricing and planning took.
+		Short: "Price strategies against each other",
+		Long: `bench plans the same problems with several strategies and shows what each plan costs at the
+market: USD per hour, nodes, pods without a place, the gap to the proven lower bound, and the
+seconds that asking and planning took.
 
 Problems are
   - recorded days: --records with files or folders of strategyRecords. Each recorded call is
@@ -52,17 +53,24 @@ Problems are
     allows much (--pool cmr).
 Without any of them the workload is b.
 
+With --kind consolidation strategies that give machines back are compared: what is left of a
+running cluster, and what it costs then, when all waves of their plans are carried out. Problems
+are manifests (-f), one cluster each, or drawn clusters (--nodes, --shifts).
+
 Exit code 1: a strategy did not start, or did not answer for itself.`,
 		Example: `  weir strategy bench --strategy cost-optimal --strategy ./carbon --workload b,c --html bench.html
   weir strategy bench --records /var/cache/weir/records --strategy cost-optimal --strategy resilient
-  weir strategy bench -f monday.yaml -f friday.yaml -o json`,
+  weir strategy bench -f monday.yaml -f friday.yaml -o json
+  weir strategy bench --kind consolidation --nodes 500 --strategy savings --strategy ./mine`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	o.inputs.register(cmd)
 	o.output.register(cmd)
 	f := cmd.Flags()
-	f.StringArrayVar(&o.strategies, "strategy", nil, "built-in or configured strategy by name, or the path of an executable; may be repeated (default: the built-in ones for buying machines)")
+	f.StringArrayVar(&o.strategies, "strategy", nil, "built-in or configured strategy by name, or the path of an executable; may be repeated (default: the built-in ones of the kind)")
+	f.StringVar(&o.kind, "kind", config.InstanceSelection, "kind of the strategies: instance-selection or consolidation")
+	f.IntVar(&o.nodes, "nodes", 200, "nodes of drawn clusters")
 	f.StringArrayVar(&o.records, "records", nil, "file or folder of recorded calls; may be repeated")
 	f.StringSliceVar(&o.workloads, "workload", nil, "drawn workloads: some of a, b, c, d, e, mixed")
 	f.StringVar(&o.pool, "pool", "cmr", "NodePool of drawn workloads: a, cmr, cmr32, cmrod or open")
@@ -75,7 +83,8 @@ Exit code 1: a strategy did not start, or did not answer for itself.`,
 
 // benchReport is the answer of weir strategy bench.
 type benchReport struct {
-	Kind       string         `json:"kind"` // StrategyBench
+	Kind       string         `json:"kind"`    // StrategyBench
+	Decision   string         `json:"decides"` // kind of the strategies
 	Strategies []benchTotals  `json:"strategies"`
 	Problems   []benchProblem `json:"problems"`
 	Warnings   []string       `json:"warnings"`
@@ -94,6 +103,7 @@ type benchAnswer struct {
 	USDPerHour float64 `json:"usdPerHour"`
 	Nodes      int     `json:"nodes"`
 	Unplaced   int     `json:"unschedulable"`
+	Commands   int     `json:"commands,omitempty"` // that give machines back
 	Seconds    float64 `json:"seconds"`
 }
 
@@ -104,6 +114,7 @@ type benchTotals struct {
 	USDPerHour float64 `json:"usdPerHour"`
 	Nodes      int     `json:"nodes"`
 	Unplaced   int     `json:"unschedulable"`
+	Commands   int     `json:"commands,omitempty"`
 	Bound      float64 `json:"lowerBoundUsdPerHour"`
 	Failed     int     `json:"failed"` // problems that it did not answer for itself
 	Seconds    float64 `json:"seconds"`
@@ -129,7 +140,7 @@ func (o *strategyBenchOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := &benchReport{Kind: "StrategyBench", Strategies: []benchTotals{}, Problems: []benchProblem{}, Warnings: []string{}}
+	r := &benchReport{Kind: "StrategyBench", Decision: o.kind, Strategies: []benchTotals{}, Problems: []benchProblem{}, Warnings: []string{}}
 	hosts, err := o.hosts(ctx, cfg)
 	defer func() {
 		for _, b := range hosts {
@@ -187,10 +198,18 @@ func (o *strategyBenchOptions) checkBench() error {
 			return bad("--workload: expected some of %v, got %q", names, w)
 		}
 	}
+	switch {
+	case o.kind != config.InstanceSelection && o.kind != config.Consolidation:
+		return bad("--kind: expected %s or %s, got %q", config.InstanceSelection, config.Consolidation, o.kind)
+	case o.nodes < 1:
+		return bad("--nodes: expected at least 1, got %d", o.nodes)
+	case o.kind == config.Consolidation && len(o.records)+len(o.workloads) > 0:
+		return bad("--kind consolidation: expected -f or nothing: records and workloads have no cluster to give machines back from")
+	}
 	if _, err := measure.Manifest(o.pool); err != nil || o.pool == "daemons" {
 		return bad("--pool: expected a, cmr, cmr32, cmrod or open, got %q", o.pool)
 	}
-	if len(o.records)+len(o.workloads)+len(o.files) == 0 {
+	if o.kind == config.InstanceSelection && len(o.records)+len(o.workloads)+len(o.files) == 0 {
 		o.workloads = []string{"b"}
 	}
 	return nil
@@ -201,7 +220,7 @@ func (o *strategyBenchOptions) hosts(ctx context.Context, cfg *config.Loaded) ([
 	names := o.strategies
 	if len(names) == 0 {
 		for name, kind := range config.Builtins() {
-			if kind == config.InstanceSelection && builtin.Has(name) {
+			if kind == o.kind && builtin.Has(name) {
 				names = append(names, name)
 			}
 		}
@@ -209,7 +228,7 @@ func (o *strategyBenchOptions) hosts(ctx context.Context, cfg *config.Loaded) ([
 	}
 	var out []benched
 	for _, n := range names {
-		spec, err := chosen(cfg, config.InstanceSelection, n)
+		spec, err := chosen(cfg, o.kind, n)
 		if err != nil {
 			return out, err
 		}
@@ -221,7 +240,11 @@ func (o *strategyBenchOptions) hosts(ctx context.Context, cfg *config.Loaded) ([
 		if slices.ContainsFunc(out, func(b benched) bool { return b.spec.Name == spec.Name }) {
 			return out, bad("--strategy: %s is named twice: rows could not be told apart", spec.Name)
 		}
-		host, err := strategy.New(strategy.Config{Strategies: []strategy.Spec{spec}, InstanceSelection: spec.Name}, strategy.Options{})
+		only := strategy.Config{Strategies: []strategy.Spec{spec}, InstanceSelection: spec.Name}
+		if o.kind == config.Consolidation {
+			only.InstanceSelection, only.Consolidation = "", spec.Name
+		}
+		host, err := strategy.New(only, strategy.Options{})
 		if err != nil {
 			return out, badInput{err}
 		}
@@ -235,9 +258,20 @@ func (o *strategyBenchOptions) hosts(ctx context.Context, cfg *config.Loaded) ([
 
 // each makes the problems one after the other: they are large, and one is enough at a time.
 func (o *strategyBenchOptions) each(cfg *config.Loaded, r *benchReport, f func(benchWorld) error) error {
+	if o.kind == config.Consolidation && len(o.files) == 0 {
+		for shift := range o.shifts {
+			p, err := o.world(fmt.Sprintf("%d nodes", o.nodes), &measure.Question{Cluster: workload.Cluster{Nodes: o.nodes, Fill: 0.4, Seed: 5 + uint64(shift), Hard: true}}, uint64(shift))
+			if err != nil {
+				return err
+			}
+			if err := f(p); err != nil {
+				return err
+			}
+		}
+	}
 	for _, name := range o.workloads {
 		for shift := range o.shifts {
-			p, err := o.drawn(name, uint64(shift))
+			p, err := o.world("workload "+name, &measure.Question{Workload: name, Pods: 1000, Shift: uint64(shift)}, uint64(shift))
 			if err != nil {
 				return err
 			}
@@ -287,18 +321,18 @@ func (r *benchReport) warn(w string) {
 	}
 }
 
-func (o *strategyBenchOptions) drawn(name string, shift uint64) (benchWorld, error) {
+// world draws a problem.
+func (o *strategyBenchOptions) world(title string, q *measure.Question, shift uint64) (benchWorld, error) {
 	dir, err := os.MkdirTemp("", "weir-bench-")
 	if err != nil {
 		return benchWorld{}, err
 	}
 	defer os.RemoveAll(dir)
-	q := &measure.Question{Workload: name, Pods: 1000, Pool: o.pool, Shift: shift}
+	q.Pool = o.pool
 	w, err := q.World(dir)
 	if err != nil {
 		return benchWorld{}, err
 	}
-	title := "workload " + name
 	if o.shifts > 1 {
 		title += fmt.Sprintf(", draw %d", shift)
 	}
@@ -356,6 +390,10 @@ func (r *benchReport) add(ctx context.Context, p benchWorld, hosts []benched) er
 	for _, pool := range p.world.Pools {
 		pool.Annotations = maps.Clone(pool.Annotations)
 		delete(pool.Annotations, model.AnnotationInstanceSelection)
+		delete(pool.Annotations, model.AnnotationConsolidation)
+	}
+	if r.Decision == config.Consolidation {
+		return r.giveBack(ctx, p, hosts)
 	}
 	out := benchProblem{Name: p.name, Pods: len(p.world.Pods), LowerBoundUSDPerHour: provision.Plan(p.world, nil).LowerBoundUSDPerHour, Answers: []benchAnswer{}}
 	for i, b := range hosts {
@@ -364,7 +402,7 @@ func (r *benchReport) add(ctx context.Context, p benchWorld, hosts []benched) er
 		if err != nil {
 			return err
 		}
-		plan := provision.Plan(p.world, prices)
+		plan := provision.Plan(p.world, b.host.Draft(ctx, p.world, prices))
 		a := benchAnswer{Strategy: b.spec.Name, Outcome: string(strategy.OK), Seconds: time.Since(began).Seconds()}
 		a.USDPerHour, a.Nodes, a.Unplaced = provision.Cost(plan)
 		for _, w := range unwell(prices) {
@@ -375,16 +413,63 @@ func (r *benchReport) add(ctx context.Context, p benchWorld, hosts []benched) er
 				a.Outcome = x.Outcome
 			}
 		}
-		out.Answers = append(out.Answers, a)
-		t := &r.Strategies[i]
-		t.USDPerHour += a.USDPerHour
-		t.Nodes += a.Nodes
-		t.Unplaced += a.Unplaced
-		t.Bound += out.LowerBoundUSDPerHour
-		t.Seconds += a.Seconds
-		if a.Outcome != string(strategy.OK) {
-			t.Failed++
+		out.answered(&r.Strategies[i], a)
+	}
+	r.Problems = append(r.Problems, out)
+	return nil
+}
+
+// answered takes in an answer and adds it to the sums of its strategy.
+func (p *benchProblem) answered(t *benchTotals, a benchAnswer) {
+	p.Answers = append(p.Answers, a)
+	t.USDPerHour += a.USDPerHour
+	t.Nodes += a.Nodes
+	t.Unplaced += a.Unplaced
+	t.Commands += a.Commands
+	t.Bound += p.LowerBoundUSDPerHour
+	t.Seconds += a.Seconds
+	if a.Outcome != string(strategy.OK) {
+		t.Failed++
+	}
+}
+
+// giveBack plans what to give back of a running cluster, as each strategy judges moves.
+func (r *benchReport) giveBack(ctx context.Context, p benchWorld, hosts []benched) error {
+	out := benchProblem{Name: p.name, Answers: []benchAnswer{}}
+	before := benchAnswer{}
+	for _, n := range p.world.Nodes {
+		out.Pods += len(n.Pods)
+		before.USDPerHour += n.USDPerHour
+		before.Nodes++
+	}
+	for i, b := range hosts {
+		a := benchAnswer{Strategy: b.spec.Name, Outcome: string(strategy.OK), USDPerHour: before.USDPerHour, Nodes: before.Nodes}
+		began := time.Now()
+		prices, err := b.host.Price(ctx, p.world)
+		if err != nil {
+			return err
 		}
+		plan := disrupt.Plan(p.world, prices, func(moves []*model.Command) []model.MoveScore {
+			scores, failed := b.host.Score(ctx, p.world, moves)
+			err = errors.Join(err, failed)
+			for _, s := range scores {
+				if s.Outcome != "" && s.Outcome != string(strategy.OK) {
+					a.Outcome = s.Outcome
+				}
+			}
+			return scores
+		}, disrupt.Options{Waves: true, Bound: true})
+		if err != nil {
+			return err
+		}
+		a.Seconds = time.Since(began).Seconds()
+		for _, c := range plan.Commands {
+			a.Commands++
+			a.Nodes += len(c.Launch) - len(c.Remove)
+			a.USDPerHour += c.After - c.Before
+		}
+		out.LowerBoundUSDPerHour = plan.LowerBoundUSDPerHour
+		out.answered(&r.Strategies[i], a)
 	}
 	r.Problems = append(r.Problems, out)
 	return nil
@@ -412,6 +497,9 @@ const maxRows = 20
 // rows are the lines of the table, problems first, then the sums.
 func (r *benchReport) rows() [][]string {
 	rows := [][]string{{"PROBLEM", "PODS", "STRATEGY", "USD/H", "NODES", "UNSCHEDULABLE", "TO THE BOUND", "SECONDS"}}
+	if r.Decision == config.Consolidation {
+		rows[0][5] = "COMMANDS"
+	}
 	row := func(name, pods, who string, usd float64, nodes, unplaced int, bound, seconds float64, outcome string) {
 		if outcome != "" && outcome != string(strategy.OK) {
 			who += " (" + outcome + ": the built-in)"
@@ -424,7 +512,7 @@ func (r *benchReport) rows() [][]string {
 			break
 		}
 		for _, a := range p.Answers {
-			row(p.Name, fmt.Sprint(p.Pods), a.Strategy, a.USDPerHour, a.Nodes, a.Unplaced, p.LowerBoundUSDPerHour, a.Seconds, a.Outcome)
+			row(p.Name, fmt.Sprint(p.Pods), a.Strategy, a.USDPerHour, a.Nodes, a.Unplaced+a.Commands, p.LowerBoundUSDPerHour, a.Seconds, a.Outcome)
 		}
 	}
 	if len(r.Problems) > 1 {
@@ -433,7 +521,7 @@ func (r *benchReport) rows() [][]string {
 			pods += p.Pods
 		}
 		for _, t := range r.Strategies {
-			row(fmt.Sprintf("all %d", len(r.Problems)), fmt.Sprint(pods), t.Name, t.USDPerHour, t.Nodes, t.Unplaced, t.Bound, t.Seconds, "")
+			row(fmt.Sprintf("all %d", len(r.Problems)), fmt.Sprint(pods), t.Name, t.USDPerHour, t.Nodes, t.Unplaced+t.Commands, t.Bound, t.Seconds, "")
 		}
 	}
 	return rows

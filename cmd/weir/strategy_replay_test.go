@@ -206,7 +206,21 @@ func TestBench(t *testing.T) {
 	if !strings.Contains(out, "PROBLEM") || !strings.Contains(out, ":2, 1 pods") || strings.Contains(out, "all ") {
 		t.Errorf("the table says\n%s", out)
 	}
+	out, _ = command(t, exitDone, "strategy", "bench", "--kind", "consolidation", "--nodes", "40", "-o", "json")
+	rep = benchReport{}
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Problems) != 1 || len(rep.Strategies) != 1 {
+		t.Fatalf("of a cluster: %s", out)
+	}
+	if a, bound := rep.Problems[0].Answers[0], rep.Problems[0].LowerBoundUSDPerHour; a.Strategy != "savings" || a.Nodes >= 40 || a.Commands == 0 || bound <= 0 || a.USDPerHour < bound-1e-9 {
+		t.Errorf("bound %v, answer %+v", bound, a)
+	}
 	for want, args := range map[string][]string{
+		"--kind: expected":                     {"--kind", "both"},
+		"--nodes: expected":                    {"--nodes", "0"},
+		"--kind consolidation: ":               {"--kind", "consolidation", "--workload", "a"},
 		"--shifts: expected at least 1":        {"--shifts", "0"},
 		"--problems: expected at least 1":      {"--problems", "0"},
 		"--workload: expected some of":         {"--workload", "z"},
