@@ -92,7 +92,7 @@ func (o *consolidateOptions) run(ctx context.Context) error {
 		return fmt.Errorf("asking for prices: %w", err)
 	}
 	s.world.Budget = model.Within(o.budget, time.Now)
-	plan := disrupt.Plan(s.world, prices, score, disrupt.Options{Waves: true, Bound: true})
+	plan := disrupt.Plan(s.world, prices, score, disrupt.Options{Waves: true, Bound: true, Propose: host.Proposer(ctx, s.world)})
 	if failed != nil {
 		return fmt.Errorf("asking strategy %s: %w", name, failed)
 	}

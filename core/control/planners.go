@@ -36,7 +36,7 @@ func (p Planners) timed(w *model.World) *model.World {
 // Disrupt plans what may start now. A strategy that cannot be asked accepts nothing.
 func (p Planners) Disrupt(w *model.World, prices *model.Prices, score execute.Scorer, o execute.DisruptOptions) (*model.Plan, error) {
 	var failed error
-	opts := disrupt.Options{Running: o.Running, Frozen: o.Frozen, Paused: o.Paused, Held: o.Held, Nominated: nominated(w)}
+	opts := disrupt.Options{Running: o.Running, Frozen: o.Frozen, Paused: o.Paused, Held: o.Held, Nominated: nominated(w), Propose: o.Propose}
 	plan := disrupt.Plan(p.timed(w), prices, func(moves []*model.Command) []model.MoveScore {
 		answers, err := score(moves)
 		if err != nil {

@@ -23,6 +23,8 @@ type Options struct {
 	Bound bool
 	// Frozen says why nothing voluntary may start now, or is empty.
 	Frozen string
+	// Propose is strategies that find moves by themselves; nil = none do.
+	Propose *model.Proposer
 	// Paused holds pools, by name, back from everything voluntary; Held from the next wave
 	// of nodes that no longer match them.
 	Paused, Held map[string]*model.Hold

@@ -35,7 +35,11 @@ const maxRounds = 8
 //
 // Each node is a command of its own, save for empty ones, which go together: it is
 // the smallest unit that a strategy can refuse and that can fail alone.
+//
+// Under-used and empty nodes of pools whose strategy finds moves by itself
+// (opts.Propose) go as it proposes, in the first wave, where that is legal.
 func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *model.Plan {
+	asked := w
 	w, deadline := timed(w)
 	plan := &model.Plan{Kind: model.PlanDisrupt, Made: w.Now, Warnings: warnings(w)}
 	expired := expiredNodes(w, opts)
@@ -60,8 +64,18 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 		near.prefer(prices)
 	}
 
+	own, cands := proposed(opts.Propose, cands)
 	p := settled(w, opts, cands, expired, score, stays, near)
+	if p.own = own; own != nil {
+		for _, c := range own.cands {
+			p.stays[c.Node] = no(BlockedStrategy, "its strategy, which finds moves by itself, is asked at the next pass: pods that are spread move first")
+		}
+	}
 	plan.Commands = append(p.forced, p.waves(newAllowances(w, opts), newReplacer(p, candidates, prices, score))...)
+	if own != nil && own.failed != nil {
+		opts.Propose = nil
+		return Plan(asked, prices, score, opts)
+	}
 	expiredBudgeted(w, plan)
 	for node, b := range p.stays {
 		b.Node = node.ID()
@@ -291,6 +305,7 @@ type planner struct {
 	stays  verdicts
 	forced []model.Command
 	mixes  map[string][]*mix // of the pools that a strategy bounds
+	own    *proposing        // what a strategy finds moves for by itself, nil = nothing
 }
 
 // going is a node that leaves, and its pods.
@@ -600,12 +615,15 @@ func (p *planner) waves(allow *allowances, r *replacer) []model.Command {
 		}
 		return a.reason == model.Underutilized && a.cand.Ratio > b.cand.Ratio
 	})
-	for wave := 1; len(left) > 0 || r.more(); wave++ {
+	for wave := 1; len(left) > 0 || r.more() || wave == 1 && p.own != nil; wave++ {
 		if wave > 1 && !p.opts.Waves {
 			break
 		}
 		done := map[*model.Pool]int{}
 		commands, over := p.wave(left, wave, allow, done)
+		if wave == 1 && p.own != nil && !slices.ContainsFunc(commands, movesSpread) {
+			commands = append(commands, r.propose(p.own, allow, done)...)
+		}
 		stuck := len(done) == 0
 		if (wave == 1 || len(left) == 0 || stuck) && !slices.ContainsFunc(commands, movesSpread) {
 			commands = append(commands, r.wave(wave, allow, done)...)

@@ -413,6 +413,9 @@ func plan(ctx context.Context, p Ports, d Plan) (Planned, error) {
 		}
 		return scores, err
 	}
+	if x, ok := p.Strategy.(Proposing); ok {
+		d.Disrupt.Propose = x.Proposer(ctx, d.World)
+	}
 	pl, err := p.Planner.Disrupt(d.World, prices, score, d.Disrupt)
 	if pl != nil && pl.Strategy == "" {
 		pl.Strategy, pl.Outcome = named(who, ""), cmp.Or(pl.Outcome, named(how, "ok"))

@@ -79,6 +79,13 @@ type DisruptOptions struct {
 	// Paused holds pools, by name, back from everything voluntary; Held from the next wave
 	// of nodes that no longer match them.
 	Paused, Held map[string]*model.Hold
+	Propose      *model.Proposer // strategies that find moves by themselves, nil = none
+}
+
+// Proposing is a Strategy that knows strategies which find moves by themselves: it answers
+// who is to be asked for the pools of a world, nil = nobody.
+type Proposing interface {
+	Proposer(ctx context.Context, w *model.World) *model.Proposer
 }
 
 // Drafter is a Strategy that knows strategies which pack by themselves: it adds their

@@ -203,6 +203,18 @@ func (in *instance) selfTest(ctx context.Context) error {
 			return fmt.Errorf("self-test, score: %w", err)
 		}
 	}
+	if in.manifest.ServesLevel(sdk.Consolidation, LevelPropose) {
+		nothing := func(moves []sdk.ProposedMove) ([]sdk.Trial, error) {
+			trials := make([]sdk.Trial, len(moves))
+			for i := range trials {
+				trials[i] = sdk.Trial{Reason: "SelfTest", Message: "nothing is moved in a self-test"}
+			}
+			return trials, nil
+		}
+		if _, err := in.propose(ctx, sdk.SamplePropose(), nothing); err != nil {
+			return fmt.Errorf("self-test, propose: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -209,5 +209,3 @@ func TestWhoMayPlan(t *testing.T) {
 		t.Errorf("alone: %s, want a b c", got)
 	}
 }
-
-type proposeFake struct{ *fake }
