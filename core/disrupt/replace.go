@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-project/weir/core/engine"
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/core/model/resource"
 )
 
 const (
@@ -172,11 +173,13 @@ func (r *replacer) reserved() bool {
 	return false
 }
 
-// look makes the cluster as it will be once all that the plan moves has moved.
+// look makes the cluster as it will be once all that the plan moves has moved. Of pods
+// that matter to nobody only their room is left: every try looks at all that is there.
 func (r *replacer) look() {
 	w := *r.p.w
 	w.Pods, w.Nodes = nil, make([]*model.Node, 0, len(r.p.w.Nodes))
 	r.in, r.of, r.empty = make(map[*model.Node]*model.Node, len(r.p.w.Nodes)), make(map[*model.Node]*model.Node, len(r.p.w.Nodes)), map[*model.Node]bool{}
+	matters := r.p.rooms.around.matters()
 	leaving := map[*model.Node]bool{}
 	for _, c := range r.p.forced {
 		for _, n := range c.Remove {
@@ -191,13 +194,28 @@ func (r *replacer) look() {
 			r.vacate(&c)
 			continue
 		}
-		i, ok := r.p.rooms.index[n]
-		if ok {
-			c.Pods = slices.Clone(n.Pods)
-			for _, t := range r.p.rooms.list[i].guests {
-				c.Pods = append(c.Pods, bound(t.pod, n.ID()))
+		c.Pods = nil
+		silent := resource.Vector{}
+		add := func(p *model.Pod, guest bool) {
+			switch {
+			case matters != nil && !matters[p]:
+				silent = silent.Add(p.Requests)
+			case guest:
+				c.Pods = append(c.Pods, bound(p, n.ID()))
+			default:
+				c.Pods = append(c.Pods, p)
 			}
 		}
+		for _, p := range n.Pods {
+			add(p, false)
+		}
+		i, ok := r.p.rooms.index[n]
+		if ok {
+			for _, t := range r.p.rooms.list[i].guests {
+				add(t.pod, true)
+			}
+		}
+		c.Allocatable = c.Allocatable.Sub(silent)
 		// Where pods prefer things, a room that is left may be one that nobody would take who
 		// can have a new node: they get new ones.
 		if !ok || !r.p.rooms.list[i].open || r.p.rooms.around.likes != nil {

@@ -134,6 +134,44 @@ func (a *around) matching(s model.Selector) []*model.Pod {
 	return out
 }
 
+// matters is the running pods that can mean something to a pod without a place, beside the
+// room that they take: those that ask for something, and those that others ask about. Nil =
+// all of them may, since pods have preferences, or strategies bound how many share a node.
+func (a *around) matters() map[*model.Pod]bool {
+	if a.likes != nil || a.bounds != nil {
+		return nil
+	}
+	out, asked := map[*model.Pod]bool{}, map[string]bool{}
+	ask := func(s model.Selector) {
+		if asked[s.ID] {
+			return
+		}
+		asked[s.ID] = true
+		for _, p := range a.matching(s) {
+			out[p] = true
+		}
+	}
+	for _, p := range a.pods {
+		if p.Topology == nil {
+			if p.Daemon() {
+				out[p] = true // the room of those that are still to come is held free
+			}
+			continue
+		}
+		out[p] = true
+		for _, s := range p.Topology.Spreads {
+			ask(s.Selector)
+		}
+		for _, t := range p.Topology.Affinity {
+			ask(t.Selector)
+		}
+		for _, t := range p.Topology.AntiAffinity {
+			ask(t.Selector)
+		}
+	}
+	return out
+}
+
 // unmovable says why a pod cannot move whatever room there is, or is empty.
 func (a *around) unmovable(p *model.Pod) string {
 	t := p.Topology

@@ -86,11 +86,13 @@ func (pr *problem) options(pools []*pool, groups []*group) []*option {
 		if p.why != nil {
 			continue
 		}
-		if t := p.twin(groups); t != "" {
-			if known[t] {
-				continue
+		if len(pools) > 1 {
+			if t := p.twin(groups); t != "" {
+				if known[t] {
+					continue
+				}
+				known[t] = true
 			}
-			known[t] = true
 		}
 		list := pr.poolOptions(p, pr.rightsOf(p, groups))
 		if !pr.loose {

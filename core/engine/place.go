@@ -229,16 +229,15 @@ func (pr *problem) existing(next []int) []model.Placement {
 	allowed := map[[2]int]bool{} // spec and spot -> whether labels and taints agree
 	pods := map[*spot][]*model.Pod{}
 	near := make(map[*spot]*neighbours)
+	open := space.open()
 	for _, gi := range order {
 		if pr.unseen = !pr.w.Budget.MayPlace(); pr.unseen {
 			break
 		}
 		g := pr.groups[gi]
-		for si, sp := range space.nodes {
-			if next[gi] == len(g.pods) {
-				break
-			}
-			if !g.req.Fits(sp.free) || g.bound && !slices.Contains(g.only, sp.node) {
+		for si := open.next(g.req, 0); si >= 0 && next[gi] < len(g.pods); si = open.next(g.req, si+1) {
+			sp := open.spots[si]
+			if g.bound && !slices.Contains(g.only, sp.node) {
 				continue
 			}
 			k := [2]int{g.spec.index, si}
@@ -252,7 +251,7 @@ func (pr *problem) existing(next []int) []model.Placement {
 			}
 			nb := pr.near(near, sp)
 			for next[gi] < len(g.pods) && g.req.Fits(sp.free) && (nb == nil || nb.room(g, 1) > 0) {
-				sp.free = sp.free.Sub(g.req)
+				open.take(si, g.req)
 				pods[sp] = append(pods[sp], g.pods[next[gi]:next[gi]+g.per]...)
 				next[gi] += g.per
 				if nb != nil {

@@ -43,17 +43,88 @@ func NewSpace(w *model.World) *Space {
 		s.nodes = append(s.nodes, sp)
 		s.byID[n] = sp
 	}
-	slices.SortStableFunc(s.nodes, func(a, b *spot) int {
-		ai, bi := a.node.Initialized(), b.node.Initialized()
-		if ai != bi {
-			if ai {
+	type keyed struct {
+		*spot
+		initialized bool
+		id          string
+	}
+	order := make([]keyed, len(s.nodes))
+	for i, sp := range s.nodes {
+		order[i] = keyed{sp, sp.node.Initialized(), sp.node.ID()}
+	}
+	slices.SortStableFunc(order, func(a, b keyed) int {
+		if a.initialized != b.initialized {
+			if a.initialized {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Compare(a.node.ID(), b.node.ID())
+		return cmp.Compare(a.id, b.id)
 	})
+	for i, k := range order {
+		s.nodes[i] = k.spot
+	}
 	return s
+}
+
+// openSpots is the nodes that take new pods, in order, by blocks: what does not fit into
+// the most that any node of a block has free is not looked at node by node.
+type openSpots struct {
+	spots []*spot
+	most  []resource.Vector // by block; rooms only shrink, so it holds while they are filled
+	stale []bool            // by block: something was taken from it since
+}
+
+// openBlock is how many nodes a block has.
+const openBlock = 32
+
+func (s *Space) open() *openSpots {
+	o := &openSpots{}
+	for _, sp := range s.nodes {
+		if sp.closed != "" {
+			continue
+		}
+		if len(o.spots)%openBlock == 0 {
+			o.most, o.stale = append(o.most, sp.free), append(o.stale, false)
+		}
+		last := &o.most[len(o.most)-1]
+		*last = last.Max(sp.free)
+		o.spots = append(o.spots, sp)
+	}
+	return o
+}
+
+// next is the first node from i on that has room for the request, -1 if there is none.
+func (o *openSpots) next(req resource.Vector, i int) int {
+	for i < len(o.spots) {
+		if i%openBlock == 0 && !req.Fits(o.most[i/openBlock]) {
+			i += openBlock
+			continue
+		}
+		if req.Fits(o.spots[i].free) {
+			return i
+		}
+		if i++; i%openBlock == 0 && o.stale[i/openBlock-1] {
+			o.shrink(i/openBlock - 1)
+		}
+	}
+	return -1
+}
+
+// take books a request on a node.
+func (o *openSpots) take(i int, req resource.Vector) {
+	o.spots[i].free = o.spots[i].free.Sub(req)
+	o.stale[i/openBlock] = true
+}
+
+// shrink brings what a block has at most up to date.
+func (o *openSpots) shrink(block int) {
+	list := o.spots[block*openBlock : min(len(o.spots), (block+1)*openBlock)]
+	most := list[0].free
+	for _, sp := range list[1:] {
+		most = most.Max(sp.free)
+	}
+	o.most[block], o.stale[block] = most, false
 }
 
 // expectedDaemons is the requests of the daemon pods that belong on the node but
