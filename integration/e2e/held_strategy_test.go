@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/weir-project/weir/plugins/sdk"
 )
@@ -20,9 +20,11 @@ type heldStrategy struct {
 }
 
 const (
-	heldName  = "held"
-	holdFile  = "hold"
-	askedFile = "asked-" // and the process id
+	heldName = "held"
+	holdFile = "hold"
+	// askedLine goes to standard error, and so to the scaler's log: a strategy can write
+	// nowhere else, and it sees of files outside its folder only whether they are there.
+	askedLine = "asked for prices, and holds"
 )
 
 // isStrategy says whether a host has started this test binary as a strategy.
@@ -40,9 +42,7 @@ func (h *heldStrategy) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.P
 	_, err := os.Stat(filepath.Join(h.config.Dir, holdFile))
 	switch {
 	case err == nil && req.Demand.Pods > 0 && !req.Now.Equal(sdk.SamplePrice().Now):
-		if err := os.WriteFile(filepath.Join(h.config.Dir, askedFile+strconv.Itoa(os.Getpid())), nil, 0o600); err != nil {
-			return nil, err
-		}
+		fmt.Fprintln(os.Stderr, askedLine)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

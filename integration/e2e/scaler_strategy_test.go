@@ -93,13 +93,7 @@ func (k *killed) killStrategies(t *testing.T, s *scaler, held string) {
 		t.Fatal(err)
 	}
 	k.Apply(t, metav1.NamespaceDefault, deployment("third"))
-	harness.Eventually(t, "the strategy is asked", patience, func(context.Context) error {
-		asked, err := filepath.Glob(filepath.Join(held, askedFile+"*"))
-		if err == nil && len(asked) == 0 {
-			err = errors.New("not yet")
-		}
-		return err
-	})
+	s.says(t, askedLine)
 	k.lives(t, s) // although its plan does not come
 	if err := os.Remove(filepath.Join(held, holdFile)); err != nil {
 		t.Fatal(err)
