@@ -115,7 +115,7 @@ func (r *replayReport) ask(ctx context.Context, asked *askedStrategies, rec *str
 	if st := d.Status(); !slices.ContainsFunc(r.Strategies, func(b replayedBy) bool { return b.Name == name }) {
 		r.Strategies = append(r.Strategies, replayedBy{name, st.Version, st.SHA256})
 	}
-	if !d.Serves(rec.Call.Kind) {
+	if !d.Serves(rec.Call.Kind, rec.Call.Level) {
 		r.Skipped++
 		return nil
 	}

@@ -171,6 +171,8 @@ func (in *instance) put(ctx context.Context, input any) (any, error) {
 	switch req := input.(type) {
 	case *sdk.PriceRequest:
 		return in.price(ctx, req)
+	case *sdk.PlanRequest:
+		return in.plan(ctx, req)
 	case *sdk.ScoreRequest:
 		return in.score(ctx, req)
 	}
@@ -182,6 +184,8 @@ func putLocal(ctx context.Context, s sdk.Strategy, input any) (any, error) {
 	switch req := input.(type) {
 	case *sdk.PriceRequest:
 		return localPrice(ctx, s, req)
+	case *sdk.PlanRequest:
+		return localPlan(ctx, s, req)
 	case *sdk.ScoreRequest:
 		return localScore(ctx, s, req)
 	}

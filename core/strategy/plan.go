@@ -117,7 +117,9 @@ func (h *Host) draft(ctx context.Context, m *market, w *model.World, prices *mod
 	}
 	req := m.planRequest(w, pools, asked)
 	var drafts []model.Draft
+	var kept *sdk.PlanAnswer
 	use := func(ans *sdk.PlanAnswer, err error) error {
+		kept = ans
 		if err != nil {
 			return err
 		}
@@ -130,7 +132,8 @@ func (h *Host) draft(ctx context.Context, m *market, w *model.World, prices *mod
 	}
 	within := func() error { return planBounds(req) }
 	who, out := h.askLevel(ctx, g, pools, &question{
-		problem: problem{kind: sdk.InstanceSelection, level: LevelPlan, hash: m.hash, world: w,
+		answer: func() any { return kept },
+		problem: problem{kind: sdk.InstanceSelection, level: LevelPlan, input: req, hash: m.hash, world: w,
 			serves: func(x *sdk.Manifest) bool { return x.ServesLevel(sdk.InstanceSelection, LevelPlan) }},
 		remote: func(ctx context.Context, in *instance) error {
 			if err := within(); err != nil {
@@ -168,8 +171,11 @@ func (h *Host) askLevel(ctx context.Context, g *group, pools []*model.Pool, q *q
 	ctx, call.Trace = traced(ctx)
 	call.Version, call.Outcome, call.Err = g.slot.ask(ctx, q)
 	call.Took = time.Since(began)
+	h.record(q, g.slot, &call, began)
 	who := g.name + " " + call.Version
-	if call.Outcome != OK {
+	if call.Outcome == OK {
+		h.recent.add(q.problem)
+	} else {
 		call.Rung, call.Fallback = ByPrices, who
 		h.opts.Log.Named("strategy").Warn("strategy did not decide by itself, what it says of each part counts", zap.String("strategy", g.name),
 			zap.String("level", q.level), zap.String("outcome", string(call.Outcome)), zap.Error(call.Err))

@@ -107,6 +107,10 @@ func withoutCatalogue(input any) (any, *sdk.Catalogue, bool) {
 		bare := *req
 		bare.Catalogue = nil
 		return &bare, req.Catalogue, true
+	case *sdk.PlanRequest:
+		bare := *req
+		bare.Catalogue = nil
+		return &bare, req.Catalogue, true
 	case *sdk.ScoreRequest:
 		bare := *req
 		bare.Catalogue = nil
@@ -242,7 +246,7 @@ func (r *recorder) call(rec *Record, p problem, answer any) error {
 	p.prepare()
 	rec.Catalogue = hex.EncodeToString(catalogue.Hash[:])
 	var err error
-	if p.world != nil {
+	if p.world != nil && p.level == LevelPrice {
 		rec.Waiting = groupPods(p.world.Pods, p.world.Pools, catalogue)
 	}
 	if rec.Input, err = json.Marshal(bare); err != nil {

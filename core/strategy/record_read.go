@@ -49,8 +49,8 @@ type Recorded struct {
 	Line int
 	// Call, with its input and its answer as the SDK has them; no answer where there was none.
 	Call   *Record
-	Input  any // *sdk.PriceRequest or *sdk.ScoreRequest
-	Answer any // *sdk.PriceAnswer or *sdk.ScoreAnswer, or nil
+	Input  any // *sdk.PriceRequest, *sdk.PlanRequest or *sdk.ScoreRequest
+	Answer any // *sdk.PriceAnswer, *sdk.PlanAnswer or *sdk.ScoreAnswer, or nil
 	Shadow *Difference
 }
 
@@ -212,6 +212,22 @@ func (r *Recorded) decode(c *sdk.Catalogue) (expected string, err error) {
 			}
 			r.Answer = ans
 		}
+	case r.Call.Kind == sdk.InstanceSelection && r.Call.Level == LevelPlan:
+		req, ans := &sdk.PlanRequest{}, &sdk.PlanAnswer{}
+		if expected, err = r.both(req, ans); err != nil {
+			return expected, err
+		}
+		req.Catalogue = c
+		if err := checkPlanInput(req); err != nil {
+			return "an input that fits its catalogue", err
+		}
+		r.Input = req
+		if len(r.Call.Answer) > 0 {
+			if err := sdk.CheckPlan(req, ans); err != nil {
+				return "an answer that fits its input", err
+			}
+			r.Answer = ans
+		}
 	case r.Call.Kind == sdk.Consolidation && r.Call.Level == LevelScore:
 		req, ans := &sdk.ScoreRequest{}, &sdk.ScoreAnswer{}
 		if expected, err = r.both(req, ans); err != nil {
@@ -229,7 +245,7 @@ func (r *Recorded) decode(c *sdk.Catalogue) (expected string, err error) {
 			r.Answer = ans
 		}
 	default:
-		return fmt.Sprintf("a call of %s at level %s or of %s at level %s", sdk.InstanceSelection, LevelPrice, sdk.Consolidation, LevelScore),
+		return fmt.Sprintf("a call of %s at level %s or %s, or of %s at level %s", sdk.InstanceSelection, LevelPrice, LevelPlan, sdk.Consolidation, LevelScore),
 			fmt.Errorf("it is of %q at level %q", r.Call.Kind, r.Call.Level)
 	}
 	return "", nil
@@ -258,6 +274,50 @@ func checkPriceInput(req *sdk.PriceRequest) error {
 		}
 	}
 	return checkPools(req.Pools, n)
+}
+
+func checkPlanInput(req *sdk.PlanRequest) error {
+	if err := checkPriceInput(&req.PriceRequest); err != nil {
+		return err
+	}
+	for i, set := range req.Sets {
+		last := -1
+		for _, o := range set {
+			if o <= last || o >= len(req.Catalogue.Offerings) {
+				return fmt.Errorf("set %d: offering %d is not in the catalogue or not in order", i, o)
+			}
+			last = o
+		}
+	}
+	for i := range req.Groups {
+		g := &req.Groups[i]
+		if g.Pods < 0 {
+			return fmt.Errorf("group %d has %d pods", i, g.Pods)
+		}
+		for _, a := range g.Allowed {
+			if a.Pool < 0 || a.Pool >= len(req.Pools) || a.Set < 0 || a.Set >= len(req.Sets) {
+				return fmt.Errorf("group %d may use set %d of %d in pool %d of %d", i, a.Set, len(req.Sets), a.Pool, len(req.Pools))
+			}
+		}
+		for _, n := range g.Neighbours {
+			for _, k := range n.Groups {
+				if k < 0 || k >= len(req.Groups) {
+					return fmt.Errorf("group %d asks something of group %d of %d", i, k, len(req.Groups))
+				}
+			}
+		}
+	}
+	if len(req.Rooms) != len(req.Pools) {
+		return fmt.Errorf("rooms of %d pools, there are %d", len(req.Rooms), len(req.Pools))
+	}
+	for i, room := range req.Rooms {
+		for _, d := range room.Daemons {
+			if d.Set < 0 || d.Set >= len(req.Sets) {
+				return fmt.Errorf("daemons of pool %d are on set %d of %d", i, d.Set, len(req.Sets))
+			}
+		}
+	}
+	return nil
 }
 
 func checkScoreInput(req *sdk.ScoreRequest) error {

@@ -415,3 +415,46 @@ func TestRecordsAreDroppedNotWaitedFor(t *testing.T) {
 		t.Errorf("records %+v, want the rest written", st)
 	}
 }
+
+// TestPlansAreReplayed records a strategy that packs by itself and asks it again, and one
+// that packs otherwise.
+func TestPlansAreReplayed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	h := testHost(t, bound(fakeSpec(t, "solver", "plans", "well")), func(o *Options) { o.Records.Folder = dir })
+	settle(t, h)
+	w := draftWorld()
+	prices, err := h.Price(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prices = h.Draft(t.Context(), w, prices); len(prices.Drafts) == 0 {
+		t.Fatal("no plan of its own")
+	}
+	h.Close()
+	files, err := RecordFiles(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := readAll(t, files[0])
+	if err != nil || len(records) != 2 || records[1].Call.Level != LevelPlan || records[1].Answer == nil {
+		t.Fatalf("%d records (%v), want prices and a plan", len(records), err)
+	}
+	for how, same := range map[string]bool{"well": true, "half": false} {
+		d, err := Open(t.Context(), fakeSpec(t, "solver", "plans", how), Options{CallTimeout: patience, StartTimeout: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.Serves(sdk.InstanceSelection, LevelPlan) {
+			t.Error("it does not serve level plan")
+		}
+		got, err := Replay(t.Context(), d, records[1])
+		d.Close()
+		if err != nil || (len(got.Changes) == 0) != same {
+			t.Errorf("%s: %v, %+v", how, err, got)
+		}
+		if !same && (got.Changes[0].What != "nodes" || !strings.HasPrefix(got.Changes[0].String(), "pool p: nodes of ")) {
+			t.Errorf("%s: %s", how, got.Changes[0])
+		}
+	}
+}

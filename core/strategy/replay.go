@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -72,6 +73,10 @@ func (d *Direct) Ask(ctx context.Context, input any) (answer any, out Outcome, t
 	case *sdk.PriceRequest:
 		p.kind, p.level = sdk.InstanceSelection, LevelPrice
 		p.hash = func() { ensureHash(req.Catalogue) }
+	case *sdk.PlanRequest:
+		p.kind, p.level = sdk.InstanceSelection, LevelPlan
+		p.hash = func() { ensureHash(req.Catalogue) }
+		p.serves = func(m *sdk.Manifest) bool { return m.ServesLevel(sdk.InstanceSelection, LevelPlan) }
 	case *sdk.ScoreRequest:
 		p.kind, p.level = sdk.Consolidation, LevelScore
 		p.hash = func() { ensureHash(req.Catalogue) }
@@ -175,6 +180,12 @@ func Diff(input, was, is any) []Change {
 		if okA && okB {
 			return diffPrices(req, a, b)
 		}
+	case *sdk.PlanRequest:
+		a, okA := was.(*sdk.PlanAnswer)
+		b, okB := is.(*sdk.PlanAnswer)
+		if okA && okB {
+			return diffPlans(req, a, b)
+		}
 	case *sdk.ScoreRequest:
 		a, okA := was.(*sdk.ScoreAnswer)
 		b, okB := is.(*sdk.ScoreAnswer)
@@ -266,6 +277,40 @@ func offeringName(o *sdk.Offering) string {
 	return name
 }
 
+// diffPlans compares plans by what they buy and where pods go: nodes that are alike have no
+// order.
+func diffPlans(req *sdk.PlanRequest, was, is *sdk.PlanAnswer) []Change {
+	a, b := planLines(req, was), planLines(req, is)
+	names := map[string]bool{}
+	for _, m := range []map[string]int{a, b} {
+		for n := range m {
+			names[n] = true
+		}
+	}
+	var out []Change
+	for _, n := range sortedNames(names) {
+		if a[n] != b[n] {
+			pool, which, _ := strings.Cut(n, "\n")
+			out = append(out, Change{Pool: pool, What: "nodes", Which: which, Was: fmt.Sprint(a[n]), Is: fmt.Sprint(b[n])})
+		}
+	}
+	return out
+}
+
+// planLines counts the nodes of a plan by pool, offering and the pods on them.
+func planLines(req *sdk.PlanRequest, p *sdk.PlanAnswer) map[string]int {
+	out := map[string]int{}
+	for _, n := range p.Nodes {
+		var pods []string
+		for _, c := range n.Pods {
+			pods = append(pods, fmt.Sprintf("%d of group %d", c.Pods, c.Group))
+		}
+		slices.Sort(pods)
+		out[req.Pools[n.Pool].Name+"\n"+offeringName(&req.Catalogue.Offerings[n.Offering])+" with "+strings.Join(pods, ", ")] += max(n.Count, 1)
+	}
+	return out
+}
+
 func diffScores(req *sdk.ScoreRequest, was, is *sdk.ScoreAnswer) []Change {
 	var out []Change
 	for i := range req.Moves {
@@ -296,8 +341,13 @@ func verdictText(v sdk.Verdict) string {
 	return "refused (" + v.Reason + ")"
 }
 
-// Serves says whether the strategy answers for a kind.
-func (d *Direct) Serves(kind sdk.Kind) bool { return !d.slot.foreign(kind) }
+// Serves says whether the strategy answers for a kind at a level.
+func (d *Direct) Serves(kind sdk.Kind, level string) bool {
+	if level == LevelPlan || level == LevelPropose {
+		return d.slot.serves(kind, level)
+	}
+	return !d.slot.foreign(kind)
+}
 
 // ConfigSHA256 is the hash of its configuration as records have it.
 func (d *Direct) ConfigSHA256() string { return configSum(d.slot.spec.Config) }

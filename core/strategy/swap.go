@@ -611,6 +611,11 @@ func weight(input any) (sum int) {
 	switch req := input.(type) {
 	case *sdk.PriceRequest:
 		pools = req.Pools
+	case *sdk.PlanRequest:
+		pools = req.Pools
+		for _, s := range req.Sets {
+			sum += len(s)
+		}
 	case *sdk.ScoreRequest:
 		pools = req.Pools
 	}
