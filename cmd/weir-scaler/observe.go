@@ -30,8 +30,9 @@ type observer struct {
 	answered map[string]int64 // notices, as last exported
 	decided  time.Time        // instant of the last world that was planned for
 
-	mu     sync.Mutex     // guards starts: every strategy tells its state by itself
-	starts map[string]int // processes of a strategy, as last exported
+	mu     sync.Mutex           // guards what follows: every strategy tells its state by itself
+	starts map[string]int       // processes of a strategy, as last exported
+	backs  map[string]time.Time // last roll-back of a strategy, as last exported
 }
 
 // told are the effects that are worth a line of their own; the others are for debugging.
@@ -428,18 +429,57 @@ func (o *observer) leading(yes bool, epoch int64) {
 func (o *observer) strategyCall(c strategy.Call) {
 	o.m.StrategyCalls.WithLabelValues(c.Strategy, string(c.Kind), string(c.Outcome)).Inc()
 	o.m.StrategyDuration.WithLabelValues(c.Strategy, string(c.Kind)).Observe(c.Took.Seconds())
+	o.m.StrategyAnswers.WithLabelValues(c.Strategy, string(c.Rung)).Inc()
+	if c.Accepted+c.Declined > 0 {
+		o.m.StrategyVerdicts.WithLabelValues(c.Strategy, "accepted").Add(float64(c.Accepted))
+		o.m.StrategyVerdicts.WithLabelValues(c.Strategy, "refused").Add(float64(c.Declined))
+	}
 	if c.Fallback != "" {
 		o.m.StrategyFallbacks.WithLabelValues(c.Strategy, string(c.Outcome)).Inc()
 		o.log.Warn("strategy did not answer, the built-in did", zap.String("strategy", c.Strategy), zap.String("outcome", string(c.Outcome)),
-			zap.String("fallback", c.Fallback), zap.Error(c.Err))
+			zap.String("fallback", c.Fallback), zap.String("trace", c.Trace), zap.Error(c.Err))
 	}
 }
 
 func (o *observer) strategyState(s strategy.Status) {
-	o.m.StrategyUp.WithLabelValues(s.Name).Set(flag(s.State == strategy.Ready))
 	o.m.StrategyRestarts.WithLabelValues(s.Name).Add(float64(o.restarts(s)))
 	o.log.Info("strategy", zap.String("strategy", s.Name), zap.String("strategyVersion", s.Version), zap.String("state", string(s.State)),
 		zap.Int("pid", s.PID), zap.Int("starts", s.Starts), zap.String("lastError", s.LastError))
+}
+
+// strategies sets what is to be seen of all strategies at once: a process that ends after
+// another took its place says nothing about the strategy.
+func (o *observer) strategies(list []strategy.Status) {
+	o.m.StrategyUp.Reset()
+	o.m.StrategyFenced.Reset()
+	for _, s := range list {
+		if s.Pending || s.Role == strategy.LastGood {
+			continue
+		}
+		if s.State != strategy.InProcess {
+			o.m.StrategyUp.WithLabelValues(s.Name).Set(flag(s.State == strategy.Ready))
+		}
+		if f := s.Fence; f.Isolation != "" {
+			o.m.StrategyFenced.WithLabelValues(s.Name, f.Isolation).Set(flag(f.Whole))
+		}
+		if r := s.RolledBack; r != nil && o.rolled(s.Name, r.At) {
+			o.m.StrategyRollBacks.WithLabelValues(s.Name).Inc()
+		}
+	}
+}
+
+// rolled says whether a roll-back was not counted yet.
+func (o *observer) rolled(name string, at time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.backs == nil {
+		o.backs = map[string]time.Time{}
+	}
+	if !at.After(o.backs[name]) {
+		return false
+	}
+	o.backs[name] = at
+	return true
 }
 
 // restarts is how many processes of a strategy were started since it was told last,

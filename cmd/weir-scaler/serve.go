@@ -194,6 +194,9 @@ func (s *scaler) run(ctx context.Context) error {
 	background(func(ctx context.Context) { s.loop.lag(ctx, s.watcher.Behind) })
 	background(func(ctx context.Context) { follow(ctx, s.source, s.cfg, s.loop, s.strategies, s.watch) })
 	background(s.strategies.follow)
+	background(func(ctx context.Context) {
+		s.strategies.watch(ctx, s.watch, func(in control.Input) { s.loop.box.put(in) })
+	})
 	if s.sold.poll != nil {
 		background(func(ctx context.Context) { s.loop.poll(ctx, s.sold.poll) })
 	}

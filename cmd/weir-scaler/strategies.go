@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weir-project/weir/core/admin"
 	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/control"
 	"github.com/weir-project/weir/core/kube"
 	"github.com/weir-project/weir/core/kube/access"
 	"github.com/weir-project/weir/core/strategy"
@@ -172,6 +174,41 @@ func (s *strategies) state() admin.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return admin.State{Strategies: list, Config: s.file, InForce: s.inForce, Swaps: s.swaps}
+}
+
+// watch tells the loop, and the metrics, how the strategies do, until the context ends.
+func (s *strategies) watch(ctx context.Context, o *observer, tell func(control.Input)) {
+	var told control.Strategies
+	every(ctx, func() time.Duration {
+		st := s.state()
+		o.strategies(st.Strategies)
+		if now := health(st); !reflect.DeepEqual(now, told) {
+			told = now
+			tell(now)
+		}
+		return statusEvery
+	})
+}
+
+// health is what the pools tell of the strategies.
+func health(st admin.State) control.Strategies {
+	out := control.Strategies{InstanceSelection: st.InForce.Bindings.InstanceSelection, Consolidation: st.InForce.Bindings.Consolidation,
+		Faults: map[string]string{}, Unfenced: map[string]string{}}
+	for _, s := range st.Strategies {
+		if s.Pending || s.Role != strategy.Serving {
+			continue
+		}
+		switch {
+		case s.State == strategy.BackingOff, s.State == strategy.Broken:
+			out.Faults[s.Name] = string(s.State) + ": " + s.LastError
+		case s.Rung != "" && s.Rung != strategy.ByStrategy:
+			out.Faults[s.Name] = "its last call was answered by another (" + string(s.Rung) + "): " + s.LastCallError
+		}
+		if f := s.Fence; f.Isolation != "" && !f.Whole && s.State == strategy.Ready {
+			out.Unfenced[s.Name] = f.Missing
+		}
+	}
+	return out
 }
 
 // options are those of the admin interface.

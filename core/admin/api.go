@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -157,6 +158,9 @@ func describe(st strategy.Status, cfg *config.Config, swaps Desired) Strategy {
 		Calls: Calls{Total: c.Calls, Fallbacks: c.Fallbacks(), Outcomes: counted(c.Outcomes), AnsweredBy: counted(c.Rungs), LastBy: string(c.Rung),
 			P50Seconds: c.P50.Seconds(), P99Seconds: c.P99.Seconds(), LastError: c.LastCallError},
 	}
+	if f := st.Fence; f.Isolation != "" {
+		out.Isolation, out.Sandbox = f.Isolation, fence(f)
+	}
 	if !c.LastCallErrorAt.IsZero() {
 		at := c.LastCallErrorAt.UTC()
 		out.Calls.LastErrorAt = &at
@@ -175,6 +179,17 @@ func describe(st strategy.Status, cfg *config.Config, swaps Desired) Strategy {
 			Verdicts: s.Verdicts, Disagreements: s.Disagreements}
 	}
 	return out
+}
+
+// fence says in a few words what keeps a strategy from the rest of the machine.
+func fence(f strategy.Fence) string {
+	switch {
+	case !f.Whole:
+		return "not whole: " + f.Missing
+	case f.Landlock > 0:
+		return fmt.Sprintf("landlock %d", f.Landlock)
+	}
+	return "whole"
 }
 
 // healthy says that a strategy answers by itself, and that the last call did not say otherwise.

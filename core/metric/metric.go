@@ -88,6 +88,10 @@ type Metrics struct {
 	StrategyFallbacks *prometheus.CounterVec
 	StrategyRestarts  *prometheus.CounterVec
 	StrategyUp        *prometheus.GaugeVec
+	StrategyAnswers   *prometheus.CounterVec
+	StrategyVerdicts  *prometheus.CounterVec
+	StrategyFenced    *prometheus.GaugeVec
+	StrategyRollBacks *prometheus.CounterVec
 	Effects           *prometheus.CounterVec
 	EffectDuration    *prometheus.HistogramVec
 	Launches          *prometheus.CounterVec
@@ -180,7 +184,11 @@ func (m *Metrics) own(b *builder) {
 	m.StrategyDuration = b.histogram("weir_strategy_call_duration_seconds", "Time of one call of a strategy.", nil, "strategy", "method")
 	m.StrategyFallbacks = b.counter("weir_strategy_fallbacks_total", "Calls that the built-in answered instead, by reason.", "strategy", "reason")
 	m.StrategyRestarts = b.counter("weir_strategy_restarts_total", "Starts of a strategy's process after the first.", "strategy")
-	m.StrategyUp = b.gauge("weir_strategy_up", "1 while a strategy's process answers.", "strategy")
+	m.StrategyUp = b.gauge("weir_strategy_up", "1 while the process of a strategy in service answers.", "strategy")
+	m.StrategyAnswers = b.counter("weir_strategy_answers_total", "Who answered in the end when a strategy was asked: strategy, last-good, built-in or none.", "strategy", "by")
+	m.StrategyVerdicts = b.counter("weir_strategy_proposals_total", "What a strategy said about moves that it was asked to judge (accepted, refused).", "strategy", "verdict")
+	m.StrategyFenced = b.gauge("weir_strategy_fenced", "1 while nothing is missing that keeps a strategy's process from the rest of the machine, else 0, by isolation.", "strategy", "isolation")
+	m.StrategyRollBacks = b.counter("weir_strategy_rollbacks_total", "Times that a strategy was taken out of service for the version before it.", "strategy")
 	m.Effects = b.counter("weir_effects_total", "Actions carried out, by kind and outcome.", "kind", "outcome")
 	m.EffectDuration = b.histogram("weir_effect_duration_seconds", "Time of one action.", nil, "kind")
 	m.Launches = b.counter("weir_launched_instances_total", "Instances bought.", "nodepool", "capacity_type")
