@@ -67,6 +67,7 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	own, cands := proposed(opts.Propose, cands)
 	p := settled(w, opts, cands, expired, score, stays, near)
 	if p.own = own; own != nil {
+		own.others = blocked
 		for _, c := range own.cands {
 			p.stays[c.Node] = no(BlockedStrategy, "its strategy, which finds moves by itself, is asked at the next pass: pods that are spread move first")
 		}

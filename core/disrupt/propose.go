@@ -15,6 +15,7 @@ type proposing struct {
 	cands  []*Candidate
 	of     map[*model.Node]*Candidate
 	failed error
+	others []model.Blocked // nodes that may not go, and why
 }
 
 // proposed splits candidates into those of a proposer's pools and the rest. Drifted nodes
@@ -112,6 +113,15 @@ func (r *replacer) question(x *proposing, allow *allowances) *model.Proposing {
 	q := &model.Proposing{World: r.p.w, Blocked: map[*model.Node]*model.Blocked{}, Free: make(map[*model.Node]resource.Vector, len(r.p.rooms.list))}
 	for _, c := range x.cands {
 		q.Candidates = append(q.Candidates, model.ProposeCandidate{Node: c.Node, Pods: c.Pods, Cost: c.Cost})
+	}
+	byID := make(map[string]*model.Blocked, len(x.others))
+	for i := range x.others {
+		byID[x.others[i].Node] = &x.others[i]
+	}
+	for _, n := range r.p.w.Nodes {
+		if b := byID[n.ID()]; b != nil {
+			q.Blocked[n] = b
+		}
 	}
 	for n, b := range r.p.stays {
 		q.Blocked[n] = b

@@ -97,6 +97,9 @@ func (in *instance) prepare(ctx context.Context, spec Spec) (err error) {
 	if len(settings) == 0 {
 		settings = []byte("{}")
 	}
+	if err := CheckSettings(in.manifest.ConfigSchema, settings); err != nil {
+		return fmt.Errorf("configure: %w", err)
+	}
 	if err := in.client.Configure(ctx, settings, nil); err != nil {
 		return fmt.Errorf("configure: %w", err)
 	}

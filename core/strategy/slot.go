@@ -109,7 +109,7 @@ func newSlot(spec Spec, opts *Options, images *images, owner slotOwner) (*slot, 
 		return nil, err
 	}
 	if spec.Path == "" && spec.Socket == "" {
-		local, err := configured(spec)
+		local, err := configured(spec, owner)
 		if err != nil {
 			return nil, err
 		}
@@ -140,10 +140,16 @@ func (s *slot) halt() {
 	s.running = false
 }
 
-func configured(spec Spec) (sdk.Strategy, error) {
+func configured(spec Spec, owner slotOwner) (sdk.Strategy, error) {
+	if len(spec.Chain) > 0 {
+		return newChain(spec, owner), nil
+	}
 	local, err := builtin.New(spec.Name)
 	if err != nil {
 		return nil, err
+	}
+	if err := CheckSettings(local.Describe().ConfigSchema, spec.Config); err != nil {
+		return nil, fmt.Errorf("strategy %q: %w", spec.Name, err)
 	}
 	if err := local.Configure(spec.Config); err != nil {
 		return nil, fmt.Errorf("strategy %q: %w", spec.Name, err)
@@ -165,7 +171,7 @@ func (s *slot) makeFallback() error {
 	if !builtin.Has(s.spec.Name) {
 		return nil
 	}
-	same, err := configured(s.spec)
+	same, err := configured(s.spec, s.owner)
 	if err != nil {
 		return err
 	}
@@ -269,7 +275,7 @@ func (s *slot) connect(ctx context.Context) (*instance, error) {
 func (s *slot) watch(ctx context.Context, inst *instance, pid int) error {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	guard := newWatchdog(pid, s.spec, s.opts.CPUWindow)
+	guard := newWatchdog(pid, s.spec, s.opts.CPUWindow, inst.dir)
 	for {
 		select {
 		case <-inst.ended():
@@ -464,6 +470,9 @@ func (s *slot) ask(ctx context.Context, q *question) (string, Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.within(s.callTimeout()))
 	defer cancel()
 	if s.local != nil {
+		if _, ok := s.local.(*chain); ok {
+			q.prepare() // for members in processes of their own
+		}
 		err := guarded(func() error { return q.local(ctx, s.local) })
 		return s.local.Describe().Version, outcome(err, false), err
 	}
