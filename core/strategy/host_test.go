@@ -234,6 +234,13 @@ func TestFrozen(t *testing.T) {
 	if err := syscall.Kill(first, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	until(t, "it stands still", func() bool { // each of its threads does so when it gets to it
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", first))
+		if err != nil {
+			t.Skip("needs /proc")
+		}
+		return strings.Contains(string(b), ") T ")
+	})
 	for range maxLate {
 		if p := price(t, h); p.Outcome != "late" {
 			t.Fatalf("outcome %s, want late", p.Outcome)
