@@ -56,11 +56,12 @@ func openStrategies(ctx context.Context, s *situation, kind, nameOrPath string) 
 	}
 	for _, n := range slices.Sorted(maps.Keys(specs)) {
 		// consolidation asks for prices, too: limits that come with them hold for moves
-		if specs[n].Path == "" || needed(s.world, n, name, annotation) ||
+		if specs[n].Path == "" && specs[n].Socket == "" && len(specs[n].Chain) == 0 || needed(s.world, n, name, annotation) ||
 			kind == config.Consolidation && needed(s.world, n, cfg.InstanceSelection, model.AnnotationInstanceSelection) {
 			cfg.Strategies = append(cfg.Strategies, specs[n])
 		}
 	}
+	cfg.Strategies = withMembers(cfg.Strategies, specs)
 	for _, bound := range []*string{&cfg.InstanceSelection, &cfg.Consolidation} {
 		if !slices.ContainsFunc(cfg.Strategies, func(s strategy.Spec) bool { return s.Name == *bound }) && *bound != name && !builtin.Has(*bound) {
 			*bound = "" // the other kind is not asked; its process need not start
@@ -77,19 +78,39 @@ func openStrategies(ctx context.Context, s *situation, kind, nameOrPath string) 
 	return host, name, nil
 }
 
+// withMembers adds the configured members of chains.
+func withMembers(list []strategy.Spec, specs map[string]strategy.Spec) []strategy.Spec {
+	for _, chain := range slices.Clone(list) {
+		for _, m := range chain.Chain {
+			spec, configured := specs[m.Strategy]
+			if configured && !slices.ContainsFunc(list, func(s strategy.Spec) bool { return s.Name == m.Strategy }) {
+				list = append(list, spec)
+			}
+		}
+	}
+	return list
+}
+
 // needed says whether a strategy is bound or some pool asks for it.
 func needed(w *model.World, name, bound, annotation string) bool {
 	return name == bound || slices.ContainsFunc(w.Pools, func(p *model.Pool) bool { return p.Annotations[annotation] == name })
 }
 
 func specOf(name string, c config.Strategy) (strategy.Spec, error) {
-	s := strategy.Spec{Name: name, SHA256: c.SHA256, Env: c.Env, CallTimeout: c.CallTimeout.D()}
+	// Whoever asks here runs it with rights that are not the scaler's: it need not be fenced in.
+	s := strategy.Spec{Name: name, SHA256: c.SHA256, Env: c.Env, CallTimeout: c.CallTimeout.D(), AllowUnsandboxed: true}
+	if c.Isolation == config.IsolationContainer {
+		s.Socket = c.Socket
+	}
 	if c.Path != "" {
 		path, err := filepath.Abs(c.Path)
 		if err != nil {
 			return s, bad("strategies.%s.path: %w", name, err)
 		}
 		s.Path = path
+	}
+	for _, m := range c.Chain {
+		s.Chain = append(s.Chain, strategy.ChainMember{Strategy: m.Strategy, Weight: m.Weight, Required: m.Required})
 	}
 	if len(c.Config) > 0 {
 		raw, err := json.Marshal(c.Config)

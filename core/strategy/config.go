@@ -60,6 +60,8 @@ type Spec struct {
 	Env []string
 	// Config is handed to the strategy; empty = its defaults.
 	Config json.RawMessage
+	// Chain makes the strategy of others: it has no program, and asks them.
+	Chain []ChainMember
 	// CallTimeout bounds each call, StartTimeout the time from the start of the process
 	// until it is ready; 0 = that of the host.
 	CallTimeout, StartTimeout time.Duration
@@ -183,14 +185,15 @@ func (c Config) complete() (Config, error) {
 			errs = append(errs, fmt.Errorf("%s (%s): %w", field, s.Name, err))
 		}
 	}
-	for _, name := range append([]string{c.InstanceSelection, c.Consolidation}, c.Shadow...) {
+	errs = append(errs, c.checkChains()...)
+	for _, name := range slices.Concat([]string{c.InstanceSelection, c.Consolidation}, c.Shadow, c.chained()) {
 		switch {
 		case seen[name]:
 		case builtin.Has(name):
 			c.Strategies = append(c.Strategies, Spec{Name: name})
 			seen[name] = true
 		default:
-			errs = append(errs, fmt.Errorf("strategy %q is bound, or a shadow, and neither configured nor built in (%s)", name, strings.Join(builtin.Names(), ", ")))
+			errs = append(errs, fmt.Errorf("strategy %q is bound, a shadow or in a chain, and neither configured nor built in (%s)", name, strings.Join(builtin.Names(), ", ")))
 		}
 	}
 	if err := c.Swap.check(); err != nil {
@@ -202,6 +205,9 @@ func (c Config) complete() (Config, error) {
 func (s Spec) check() error {
 	if s.Socket != "" {
 		return s.checkSocket()
+	}
+	if len(s.Chain) > 0 {
+		return nil // its members are looked at with all others
 	}
 	if s.Path == "" {
 		_, err := builtin.New(s.Name)
@@ -221,5 +227,5 @@ func (s Spec) check() error {
 
 // key is equal for specs that the same process can serve.
 func (s Spec) key() string {
-	return fmt.Sprintf("%q %q %t %t %g %q %q %q %q %q %q %q %q %d %d %d", s.Socket, s.Version, s.AllowUnsandboxed, s.RequireSandbox, s.CPULimit, s.Name, s.Path, s.Image, s.Program, s.Args, strings.ToLower(s.SHA256), s.Env, s.Config, s.CallTimeout, s.StartTimeout, s.MemoryLimit)
+	return fmt.Sprintf("%v %q %q %t %t %g %q %q %q %q %q %q %q %q %d %d %d", s.Chain, s.Socket, s.Version, s.AllowUnsandboxed, s.RequireSandbox, s.CPULimit, s.Name, s.Path, s.Image, s.Program, s.Args, strings.ToLower(s.SHA256), s.Env, s.Config, s.CallTimeout, s.StartTimeout, s.MemoryLimit)
 }

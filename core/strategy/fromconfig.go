@@ -28,8 +28,11 @@ func FromConfig(c *config.Config) (Config, error) {
 	for _, name := range c.Shadow {
 		names[name] = true
 	}
-	for name := range c.Strategies {
+	for name, s := range c.Strategies {
 		names[name] = true
+		for _, m := range s.Chain {
+			names[m.Strategy] = true
+		}
 	}
 	var lock *Lock
 	if c.StrategyLock != "" {
@@ -69,6 +72,10 @@ func fromStrategy(name string, s config.Strategy, c *config.Config) (Spec, error
 		spec.Config = settings
 	}
 	switch {
+	case len(s.Chain) > 0:
+		for _, m := range s.Chain {
+			spec.Chain = append(spec.Chain, ChainMember{Strategy: m.Strategy, Weight: m.Weight, Required: m.Required})
+		}
 	case s.Isolation == config.IsolationContainer:
 		spec.Socket = s.Socket
 	case s.Image != "":
