@@ -45,14 +45,14 @@ checks that need a process of ours are left out.
 
 --problems adds calls that a scaler has recorded. Exit code 1: some check failed.`,
 		Example: `  weir strategy test ./prefer-arm
-  weir strategy test ./prefer-arm --config settings.yaml --problems calls-0001.jsonl -o json
+  weir strategy test ./prefer-arm --config settings.yaml --problems records -o json
   weir strategy test .cache/python/bin/python -- strategy.py`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", "", "file with the strategy's settings, YAML or JSON; its defaults if left out")
-	f.StringArrayVar(&o.problems, "problems", nil, "file of recorded calls (.jsonl) to ask as well; may be given several times")
+	f.StringArrayVar(&o.problems, "problems", nil, "file or folder of recorded calls to ask as well; may be repeated")
 	f.DurationVar(&o.latencyLimit, "latency-limit", 2*time.Second, "for each answer about 5,000 nodes")
 	f.StringVar(&o.socket, "socket", "", "unix socket of a strategy that runs already, in place of PATH")
 	o.output.register(cmd)
@@ -150,20 +150,39 @@ func settingsFrom(name string) (json.RawMessage, error) {
 	return raw, nil
 }
 
+// problemsFrom reads recorded calls of a file, or of a folder of them.
 func problemsFrom(name string) ([]conformance.Problem, error) {
-	f, err := os.Open(name)
+	files := []string{name}
+	info, err := os.Stat(name)
 	if err != nil {
 		return nil, bad("--problems: %w", err)
 	}
-	defer f.Close()
-	problems, err := conformance.ReadProblems(f, name)
-	switch {
-	case err != nil:
-		return nil, bad("--problems: %w", err)
-	case len(problems) == 0:
+	if info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(name, "calls-*.jsonl")); err != nil {
+			return nil, bad("--problems: %s: %w", name, err)
+		}
+	}
+	var problems []conformance.Problem
+	for _, file := range files {
+		some, err := problemsOf(file)
+		if err != nil {
+			return nil, bad("--problems: %w", err)
+		}
+		problems = append(problems, some...)
+	}
+	if len(problems) == 0 {
 		return nil, bad("--problems: %s: expected recorded calls, found none", name)
 	}
 	return problems, nil
+}
+
+func problemsOf(file string) ([]conformance.Problem, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return conformance.ReadProblems(f, file)
 }
 
 // strategyTest is the answer of weir strategy test.

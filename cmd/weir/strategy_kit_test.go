@@ -88,6 +88,8 @@ func TestStrategyTestRefuses(t *testing.T) {
 		{[]string{impostor, "--config", plain}, exitBadInput, "expected an object of settings"},
 		{[]string{impostor, "--config", "/no/such"}, exitBadInput, "--config"},
 		{[]string{impostor, "--problems", plain}, exitBadInput, "value 1"},
+		{[]string{impostor, "--problems", "/no/such"}, exitBadInput, "--problems: stat /no/such"},
+		{[]string{impostor, "--problems", t.TempDir()}, exitBadInput, "expected recorded calls, found none"},
 		{[]string{impostor, "--latency-limit", "-1s"}, exitBadInput, "above zero"},
 		{[]string{impostor, "-o", "xml"}, exitBadInput, "expected json, yaml or table"},
 	} {
