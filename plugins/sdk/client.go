@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -61,6 +62,22 @@ func (m *Manifest) ServesLevel(kind Kind, level string) bool {
 	})
 }
 
+// served lists what a manifest names, for messages.
+func (m *Manifest) served() string {
+	if len(m.Contracts) == 0 {
+		return "nothing"
+	}
+	var out []string
+	for _, c := range m.Contracts[:min(len(m.Contracts), 8)] {
+		kind := string(c.Kind)
+		if kind == "" {
+			kind = "a kind that is not known here"
+		}
+		out = append(out, fmt.Sprintf("%s v%d at levels %q", kind, c.Version, c.Levels))
+	}
+	return strings.Join(out, ", ")
+}
+
 // Client talks to a strategy over gRPC. It checks the form of answers, not their
 // sense. Its methods may be called from several goroutines at once.
 type Client struct {
@@ -94,7 +111,7 @@ func (c *Client) Describe(ctx context.Context) (*Manifest, error) {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	if !m.Serves(InstanceSelection) && !m.Serves(Consolidation) {
-		return nil, fmt.Errorf("manifest of %s: neither instance-selection v%d at level price nor consolidation v%d at level score", m.Name, ProtocolVersion, ProtocolVersion)
+		return nil, fmt.Errorf("manifest of %s: neither instance-selection v%d at level price nor consolidation v%d at level score, but %s", m.Name, ProtocolVersion, ProtocolVersion, m.served())
 	}
 	return m, nil
 }

@@ -13,13 +13,18 @@ import (
 // grpcPlugin connects the services with go-plugin, on both sides.
 type grpcPlugin struct {
 	plugin.NetRPCUnsupportedPlugin
-	strategy Strategy // nil on the host's side
+	strategy Strategy           // nil on the host's side
+	register func(*grpc.Server) // of a major version that is not this SDK's
 }
 
 var _ plugin.GRPCPlugin = (*grpcPlugin)(nil)
 
 // GRPCServer implements plugin.GRPCPlugin.
 func (p *grpcPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
+	if p.register != nil {
+		p.register(s)
+		return nil
+	}
 	Register(s, p.strategy)
 	return nil
 }
@@ -27,6 +32,12 @@ func (p *grpcPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 // GRPCClient implements plugin.GRPCPlugin; it answers a *Client.
 func (p *grpcPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
 	return NewClient(conn), nil
+}
+
+// Major is the services of another major version of the protocol than this SDK's.
+type Major struct {
+	Version  int
+	Register func(*grpc.Server) // puts them on a server
 }
 
 // Serve runs the strategy as a plugin process until the host ends it. Call it
@@ -38,7 +49,11 @@ func (p *grpcPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *g
 // wrong, ends the process with status 1 and a message on standard error.
 //
 // Where the environment names a socket (SocketVariable) it is ServeSocket instead.
-func Serve(strategy Strategy) {
+//
+// The services of further major versions of the protocol can be served side by side: a
+// host speaks the highest that both know. Versions under 1, that of this SDK and ones
+// named twice end the process likewise.
+func Serve(strategy Strategy, others ...Major) {
 	if path := os.Getenv(SocketVariable); path != "" {
 		if err := ServeSocket(strategy, path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -56,9 +71,17 @@ func Serve(strategy Strategy) {
 		fmt.Fprintf(os.Stderr, "the strategy's description: %v\n", err)
 		os.Exit(1)
 	}
+	majors := map[int]plugin.PluginSet{ProtocolVersion: {PluginName: &grpcPlugin{strategy: strategy}}}
+	for _, m := range others {
+		if majors[m.Version] != nil || m.Version < 1 {
+			fmt.Fprintf(os.Stderr, "version %d of the protocol is none, or is served already\n", m.Version)
+			os.Exit(1)
+		}
+		majors[m.Version] = plugin.PluginSet{PluginName: &grpcPlugin{register: m.Register}}
+	}
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig:  Handshake,
-		VersionedPlugins: map[int]plugin.PluginSet{ProtocolVersion: {PluginName: &grpcPlugin{strategy: strategy}}},
+		VersionedPlugins: majors,
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, ServerOptions()...)...)
 		},
