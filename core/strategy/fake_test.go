@@ -190,7 +190,7 @@ func (f *fake) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnsw
 		first.USDPerHour = first.USDPerHour[1:]
 	case "other-pools":
 		ans.Pools = append(ans.Pools, ans.Pools[0])
-	case "steals", "allocates", "threads", "spins", "floods", "panics-aside", "million-offerings", "leaves-things":
+	case "steals", "allocates", "threads", "spins", "floods", "panics-aside", "million-offerings", "makes-files", "leaves-things":
 		f.hostile(req, ans)
 	case "empty":
 		ans.Pools = nil

@@ -33,6 +33,7 @@ const (
 const (
 	maxFiles   = 256
 	maxThreads = 512
+	maxEntries = 1000 // in its own folder
 	niceness   = 5
 	// dataRoom is how much more than its memory limit a process may map: run times map
 	// ahead of what they use. It bounds what can be taken between two looks.

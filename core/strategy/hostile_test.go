@@ -87,6 +87,12 @@ func (f *fake) hostile(req *sdk.PriceRequest, ans *sdk.PriceAnswer) {
 		select {}
 	case "million-offerings":
 		ans.Pools[0].USDPerHour = make([]float64, 1_000_000)
+	case "makes-files":
+		go func() {
+			for i := range 3 * maxEntries {
+				_ = os.WriteFile(fmt.Sprintf("file%d", i), nil, 0o600) // until it is ended
+			}
+		}()
 	case "leaves-things":
 		for i := range 100 {
 			if err := os.WriteFile(fmt.Sprintf("file%d", i), nil, 0o600); err != nil {
@@ -271,9 +277,10 @@ func TestCeilings(t *testing.T) {
 		want   []string // any of these in the last error
 	}{
 		// Either the kernel refuses more, or the watchdog comes first.
-		"allocates": {func(s *Spec) { s.MemoryLimit = 64 << 20 }, []string{"memoryLimit is 64 MiB", "out of memory", "cannot allocate memory"}},
-		"threads":   {func(*Spec) {}, []string{fmt.Sprintf("%d is the most", maxThreads)}},
-		"spins":     {func(s *Spec) { s.CPULimit = 0.2 }, []string{"cpuLimit is 0.2 processors"}},
+		"allocates":   {func(s *Spec) { s.MemoryLimit = 64 << 20 }, []string{"memoryLimit is 64 MiB", "out of memory", "cannot allocate memory"}},
+		"threads":     {func(*Spec) {}, []string{fmt.Sprintf("%d is the most", maxThreads)}},
+		"makes-files": {func(*Spec) {}, []string{fmt.Sprintf("more than %d files", maxEntries)}},
+		"spins":       {func(s *Spec) { s.CPULimit = 0.2 }, []string{"cpuLimit is 0.2 processors"}},
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
@@ -281,7 +288,7 @@ func TestCeilings(t *testing.T) {
 			c.change(&spec)
 			h, _ := watched(t, spec, func(o *Options) { o.CPUWindow = 2 * time.Second })
 			want := "dead"
-			if behaviour == "spins" {
+			if behaviour == "spins" || behaviour == "makes-files" {
 				want = "ok" // it answers, and goes on after that
 			}
 			if p := price(t, h); p.Outcome != want {
@@ -312,7 +319,7 @@ func TestProcessorTimeIsAnAverage(t *testing.T) {
 		"all the time":    {[]time.Duration{0, 1, 2, 3, 4, 5, 6}, 3},
 		"many processors": {[]time.Duration{0, 4, 8}, 1},
 	} {
-		w := newWatchdog(1, Spec{CPULimit: 0.5}, 4*time.Second)
+		w := newWatchdog(1, Spec{CPULimit: 0.5}, 4*time.Second, "")
 		ended := -1
 		for second, cpu := range c.cpu {
 			if err := w.judge(taken{cpu: cpu * time.Second}, start.Add(time.Duration(second)*time.Second)); err != nil {
@@ -387,6 +394,9 @@ func TestEndsWhenItShould(t *testing.T) {
 				t.Fatalf("outcome %s", p.Outcome)
 			}
 			pid, dir := statusOf(h, "fake").PID, h.current.slots["fake"].inst.dir
+			if first, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); runtime.GOOS == "linux" && (err != nil || string(first) != "1000\n") {
+				t.Errorf("where memory is short it is not the first to go: %q, %v", first, err)
+			}
 			if behaviour == "leaves-things" {
 				if left, err := os.ReadDir(dir); err != nil || len(left) < 100 {
 					t.Fatalf("%d files in its folder, %v", len(left), err)

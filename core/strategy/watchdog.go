@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -14,13 +15,14 @@ type watchdog struct {
 	pid    int
 	spec   Spec
 	window time.Duration
+	dir    string // its own folder, empty = none
 
 	began time.Time     // of the window
 	cpu   time.Duration // that it had taken then
 }
 
-func newWatchdog(pid int, spec Spec, window time.Duration) *watchdog {
-	return &watchdog{pid: pid, spec: spec, window: window}
+func newWatchdog(pid int, spec Spec, window time.Duration, dir string) *watchdog {
+	return &watchdog{pid: pid, spec: spec, window: window, dir: dir}
 }
 
 // look is an error if the process has to end, with the reason.
@@ -32,7 +34,27 @@ func (w *watchdog) look(now time.Time) error {
 	if !ok {
 		return nil
 	}
-	return w.judge(t, now)
+	if err := w.judge(t, now); err != nil {
+		return err
+	}
+	return w.folder()
+}
+
+// folder is an error if there is more in the process's own folder than it can need:
+// files stay empty, and each takes a little of the machine all the same.
+func (w *watchdog) folder() error {
+	if w.dir == "" {
+		return nil
+	}
+	dir, err := os.Open(w.dir)
+	if err != nil {
+		return nil // it is being removed
+	}
+	defer dir.Close()
+	if names, _ := dir.Readdirnames(maxEntries + 1); len(names) > maxEntries {
+		return fmt.Errorf("the process was ended: it had more than %d files in its folder", maxEntries)
+	}
+	return nil
 }
 
 func (w *watchdog) judge(t taken, now time.Time) error {
