@@ -458,7 +458,7 @@ func (r *benchReport) giveBack(ctx context.Context, p benchWorld, hosts []benche
 				}
 			}
 			return scores
-		}, disrupt.Options{Waves: true, Bound: true})
+		}, disrupt.Options{Waves: true, Bound: true, Propose: b.host.Proposer(ctx, p.world)})
 		if err != nil {
 			return err
 		}

@@ -105,6 +105,7 @@ func (h *Host) ask(ctx context.Context, g *group, q *question) (string, Outcome)
 		call.Pools = append(call.Pools, p.Name)
 	}
 	if g.slot != nil {
+		call.start = g.slot.starts()
 		call.Version, call.Outcome, call.Err = g.slot.ask(ctx, q)
 	}
 	call.Took = time.Since(began)

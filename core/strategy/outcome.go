@@ -42,6 +42,8 @@ type Call struct {
 	Trace    string        // id of the trace that the strategy was told
 	// Accepted and Declined count the moves that the strategy itself judged.
 	Accepted, Declined int
+
+	start int // of the process that was asked, by number; 0 = none
 }
 
 // question is one call of some kind and level. remote puts it to a process, local to a

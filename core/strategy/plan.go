@@ -169,6 +169,7 @@ func (h *Host) askLevel(ctx context.Context, g *group, pools []*model.Pool, q *q
 		call.Pools = append(call.Pools, p.Name)
 	}
 	ctx, call.Trace = traced(ctx)
+	call.start = g.slot.starts()
 	call.Version, call.Outcome, call.Err = g.slot.ask(ctx, q)
 	call.Took = time.Since(began)
 	h.record(q, g.slot, &call, began)

@@ -321,6 +321,13 @@ func (s *slot) read() Status {
 	return st
 }
 
+// starts is how many processes were started.
+func (s *slot) starts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status.Starts
+}
+
 // state is the state alone.
 func (s *slot) state() State {
 	s.mu.Lock()

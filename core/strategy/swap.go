@@ -117,6 +117,8 @@ type trial struct {
 	failures int64
 	window   []bool // the last calls, true = went wrong
 	lastErr  string
+	fell     int // start of the process whose end was counted last, by itself
+	died     int // likewise, by a call that it ended
 	plans    int64
 	before   float64
 	after    float64
@@ -221,10 +223,25 @@ func (t *trial) move(to TrialState) bool {
 }
 
 // note counts a call, or the end of the process, and says why the strategy has to go,
-// or that it may stay for good.
-func (t *trial) note(call bool, failed error) (why string, passed bool) {
+// or that it may stay for good. start numbers the process that has ended, 0 = none has:
+// when it takes a call with it, that is one fault.
+func (t *trial) note(call bool, failed error, start int) (why string, passed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if start > 0 {
+		twice := call && t.fell == start && t.died != start || !call && t.died == start
+		if call {
+			t.died = start
+		} else {
+			t.fell = start
+		}
+		if twice {
+			if call {
+				t.calls++
+			}
+			return "", false
+		}
+	}
 	if call {
 		t.calls++
 	}
@@ -297,10 +314,14 @@ func (s *slot) label() string {
 // tried takes in a call of a strategy that has taken another's place.
 func (h *Host) tried(t *trial, c Call) {
 	var failed error
+	start := 0
 	if c.Outcome != OK {
 		failed = fmt.Errorf("%s: %w", c.Outcome, c.Err)
 	}
-	why, passed := t.note(true, failed)
+	if c.Outcome == Dead {
+		start = c.start
+	}
+	why, passed := t.note(true, failed, start)
 	if failed != nil {
 		h.mu.RLock()
 		if slices.Contains(h.current.trials, t) {
@@ -546,9 +567,9 @@ func (h *Host) fell(s *slot) {
 				continue
 			}
 			s.mu.Lock()
-			last := s.status.LastError
+			last, start := s.status.LastError, s.status.Starts
 			s.mu.Unlock()
-			if why, _ := t.note(false, errors.New("dead: "+last)); why != "" {
+			if why, _ := t.note(false, errors.New("dead: "+last), start); why != "" {
 				bad, reason = t, why
 			}
 			if t.current() == Passed {
@@ -672,7 +693,7 @@ func (h *Host) watch(gen, before *generation) {
 		t.mu.Lock()
 		if t.state == Probation && t.timer == nil {
 			t.timer = time.AfterFunc(t.rules.Probation, func() {
-				if why, passed := t.note(false, nil); why == "" && passed {
+				if why, passed := t.note(false, nil, 0); why == "" && passed {
 					h.pass(t)
 				}
 				h.restUnused(t)

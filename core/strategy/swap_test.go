@@ -540,3 +540,33 @@ func TestNothingIsLeftOfSwaps(t *testing.T) {
 	until(t, "everything is as before", func() bool { return measure(t) == before })
 	until(t, "goroutines as before:\n"+stacks(), func() bool { return strings.Count(stacks(), "goroutine ") <= strings.Count(goroutines, "goroutine ") })
 }
+
+// TestOneDeathIsOneFault: a process that takes a call with it is at fault once, and that
+// does not send it back.
+func TestOneDeathIsOneFault(t *testing.T) {
+	t.Parallel()
+	h := testHost(t, everywhere(factored(t, 1)), func(o *Options) { o.Backoff = func(int) time.Duration { return time.Hour } })
+	settle(t, h)
+	if err := h.Swap(context.Background(), factored(t, 2, "exit")); err != nil {
+		t.Fatal(err)
+	}
+	if p := price(t, h); p.Outcome != "dead" || p.Strategy != "fake 0.1" {
+		t.Errorf("answered by %s, outcome %s, want the last good version", p.Strategy, p.Outcome)
+	}
+	until(t, "its end is noticed", func() bool { return statusOf(h, "fake").State == BackingOff })
+	h.mu.RLock()
+	trials := h.current.trials
+	h.mu.RUnlock()
+	until(t, "its end is counted", func() bool {
+		trials[0].mu.Lock()
+		defer trials[0].mu.Unlock()
+		return trials[0].fell == 1 && trials[0].died == 1
+	})
+	if st := statusOf(h, "fake"); st.RolledBack != nil || st.Trial == nil || st.Trial.Failures != 1 {
+		t.Errorf("trial %+v, rolled back %+v, want one fault", st.Trial, st.RolledBack)
+	}
+	price(t, h) // there is still no process: that is the second
+	if st := statusOf(h, "fake"); st.RolledBack == nil {
+		t.Errorf("trial %+v, want it rolled back", st.Trial)
+	}
+}
