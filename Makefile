@@ -209,6 +209,10 @@ oracle: $(DEVCLUSTER) ## Random clusters, planned for and bound by the real kube
 bench: ## Price, time and memory on the benchmark workloads, several draws each; prints the table of docs/benchmarks.md.
 	go run ./integration/bench $(ARGS)
 
+.PHONY: bench-week
+bench-week: ## A week of a cluster in virtual time, Weir's default against first-fit with Karpenter's rules: bills, evictions, waiting (an hour and more; ARGS="-nodes 20 -for 24h": minutes).
+	go run ./integration/bench week $(ARGS)
+
 .PHONY: bench-reaction
 bench-reaction: $(DEVCLUSTER) $(RIE) lambda ## Time from an interruption event to the cordon, cold and warm, in a Lambda's share of a core (as root, for the limit).
 	WEIR_RIE=$(RIE) WEIR_LAMBDA=$(CACHE)/lambda/amd64/bootstrap go test -count=1 -run '^$$' -bench Reaction -benchtime 10x ./integration/e2e

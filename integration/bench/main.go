@@ -35,6 +35,8 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 			return writePods(args[1:], out)
 		case "cluster":
 			return writeCluster(args[1:], out, log)
+		case "week":
+			return runWeek(ctx, args[1:], out, log)
 		case answerVerb:
 			return measure.Serve(ctx, os.Stdin, out, measure.Run)
 		}
@@ -81,7 +83,7 @@ func parse(args []string, log io.Writer) (*benchOptions, error) {
 	}
 	switch {
 	case f.NArg() > 0:
-		return nil, fmt.Errorf("%q: expected flags only, or pods or cluster", f.Arg(0))
+		return nil, fmt.Errorf("%q: expected flags only, or pods, cluster or week", f.Arg(0))
 	case o.shifts == 0 || o.runs < 1 || o.nodes < 1:
 		return nil, fmt.Errorf("-shifts, -runs and -nodes: expected at least 1")
 	}

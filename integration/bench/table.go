@@ -221,7 +221,7 @@ func plotPath(document string) string {
 // writeDocument puts the tables into a document and, where growth was measured, its
 // plot beside it.
 func (r *results) writeDocument(path string) error {
-	if err := rewrite(path, r.markdown()); err != nil {
+	if err := rewrite(path, maker, r.markdown()); err != nil {
 		return err
 	}
 	rows := r.rows["growth"]
@@ -233,14 +233,20 @@ func (r *results) writeDocument(path string) error {
 	})
 }
 
-// Markers of the part of a document that is ours.
+// Makers of parts of a document, as its markers name them.
 const (
-	markBegin = "<!-- made by integration/bench: begin -->"
-	markEnd   = "<!-- made by integration/bench: end -->"
+	maker     = "integration/bench"
+	makerWeek = "integration/bench week"
 )
 
-// rewrite replaces what is between the markers of a document.
-func rewrite(path, text string) error {
+// marks are the lines around the part of a document that a maker writes.
+func marks(maker string) (begin, end string) {
+	return fmt.Sprintf("<!-- made by %s: begin -->", maker), fmt.Sprintf("<!-- made by %s: end -->", maker)
+}
+
+// rewrite replaces what is between the markers of a maker in a document.
+func rewrite(path, maker, text string) error {
+	markBegin, markEnd := marks(maker)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
