@@ -1,24 +1,30 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"path"
 	"path/filepath"
+	"strings"
 )
 
 // Artifacts brings executables that are named by image.
 type Artifacts interface {
-	// Fetch puts the program of an image, empty = its entry point or only file, at path.
+	// Fetch puts the program of an image, empty = its entry point or only file, at to.
 	// What it puts there has been held against the digest in the image's name.
-	Fetch(ctx context.Context, image, program, path string) error
+	Fetch(ctx context.Context, image, program, to string) error
 }
 
-// ArtifactPath is where the program of an image is put: another image is another path.
+// ArtifactPath is where the program of an image is put: another image is another path. Its
+// last part is the program's own name, or that of the image's repository, which a
+// program may go by and people read in lists of processes.
 func ArtifactPath(folder, image, program string) string {
 	sum := sha256.Sum256([]byte(image + "\n" + program))
-	return filepath.Join(folder, "programs", hex.EncodeToString(sum[:16]))
+	repository, _, _ := strings.Cut(image, "@")
+	return filepath.Join(folder, "programs", hex.EncodeToString(sum[:16]), path.Base(cmp.Or(program, repository)))
 }
 
 // open copies the slot's executable, which is fetched first where it is named by image.

@@ -84,11 +84,10 @@ func TestImagesOfTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := got.Strategies[0]
-	if spec.Name != "carbon" || spec.Image != image || spec.Program != "/bin/carbon" || filepath.Dir(spec.Path) != "/var/cache/x/programs" {
+	if spec.Name != "carbon" || spec.Image != image || spec.Program != "/bin/carbon" || filepath.Dir(filepath.Dir(spec.Path)) != "/var/cache/x/programs" || filepath.Base(spec.Path) != "carbon" {
 		t.Errorf("%+v", spec)
 	}
-	other := ArtifactPath(c.StrategyFolder, image, "")
-	if other == spec.Path {
-		t.Error("two programs of an image have one place")
+	if other := ArtifactPath(c.StrategyFolder, image, ""); other == spec.Path || filepath.Base(other) != "carbon" {
+		t.Errorf("the entry point is put at %s, /bin/carbon at %s", other, spec.Path)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +16,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -87,7 +97,7 @@ func TestOperatingStrategies(t *testing.T) {
 		k.config = filepath.Join(t.TempDir(), "config.yaml")
 		k.configure(t, fmt.Sprintf(scalerConfig, url, filepath.Join(t.TempDir(), "ledger.db"), filepath.Join(bin, "weir-strategy"))+
 			fmt.Sprintf("  mine: {kind: instance-selection, path: %q, sha256: %s, allowUnsandboxed: true, startTimeout: 5m, callTimeout: 60s}\n", first.path, first.sum)+
-			"admin: {enabled: true, port: 0}\n")
+			fmt.Sprintf("admin: {enabled: true, port: 0}\nstrategyFolder: %q\n", filepath.Join(t.TempDir(), "strategies")))
 		return k.start(t, "")
 	}
 	one := scaler()
@@ -96,7 +106,7 @@ func TestOperatingStrategies(t *testing.T) {
 	two.says(t, `"msg":"listening"`, `"server":"admin"`)
 
 	o.refusals(t, one, two, second)
-	text := o.must(t, one, "ann", "swap", "mine", "--to", second.path+"@sha256:"+second.sum)
+	text := o.must(t, one, "ann", "swap", "mine", "--wait", "5m", "--to", second.path+"@sha256:"+second.sum)
 	for _, want := range []string{second.path + "@sha256:" + second.sum, "is in service instead of " + first.path} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s, want %s", text, want)
@@ -115,7 +125,13 @@ func TestOperatingStrategies(t *testing.T) {
 	o.runs(t, two, second, "ann")
 	o.tells(t, second)
 
-	if text := o.must(t, two, "ann", "swap", "mine", "--reset"); !strings.Contains(text, first.sum) {
+	third := o.program(t, "capacity-mix")
+	image := push(t, third)
+	if text := o.must(t, two, "ann", "swap", "mine", "--wait", "5m", "--to", image); !strings.Contains(text, image) {
+		t.Errorf("swap for an image: %s", text)
+	}
+	o.runs(t, two, third, "ann")
+	if text := o.must(t, two, "ann", "swap", "mine", "--wait", "5m", "--reset"); !strings.Contains(text, first.sum) {
 		t.Errorf("reset: %s", text)
 	}
 	o.runs(t, two, first, "")
@@ -144,7 +160,7 @@ func (o *operated) refusals(t *testing.T, leader, follower *scaler, to program) 
 			t.Errorf("%s: code %d, %s, want %d and %q", tt.name, code, text, tt.code, tt.says)
 		}
 	}
-	o.must(t, leader, "ann", "swap", "mine", "--reset")
+	o.must(t, leader, "ann", "swap", "mine", "--wait", "5m", "--reset")
 	// The follower may learn of the leader a moment later.
 	harness.Eventually(t, "the follower says who leads", patience, func(context.Context) error {
 		if code, text := o.run(t, follower, "ann", "list"); code != 1 || !strings.Contains(text, "does not lead: lease kube-system/weir-leader-election is held by") {
@@ -215,6 +231,34 @@ func (o *operated) program(t *testing.T, name string) program {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// push puts a program into a registry as an artifact of one file and answers its name by digest.
+func push(t *testing.T, p program) string {
+	t.Helper()
+	srv := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(srv.Close)
+	data, err := os.ReadFile(p.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.oci.empty.v1+json"),
+		mutate.Addendum{Layer: static.NewLayer(data, "application/octet-stream"), Annotations: map[string]string{"org.opencontainers.image.title": filepath.Base(p.path)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag(strings.TrimPrefix(srv.URL, "http://") + "/team/" + filepath.Base(p.path) + ":latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(tag, img); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tag.Context().Digest(digest.String()).String()
 }
 
 // command is the operator's program.
