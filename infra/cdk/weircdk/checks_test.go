@@ -25,6 +25,7 @@ const envLint = "WEIR_CFN_LINT"
 var variants = map[string]func(awscdk.App, Config) awscdk.Stack{
 	"required":   func(app awscdk.App, c Config) awscdk.Stack { return NewStack(app, c) },
 	"everything": func(app awscdk.App, c Config) awscdk.Stack { everything(&c); return NewStack(app, c) },
+	"key":        func(app awscdk.App, c Config) awscdk.Stack { c.Key = KeyCreate; return NewStack(app, c) },
 	"cluster":    func(app awscdk.App, c Config) awscdk.Stack { newCluster(&c); return NewStacks(app, c)[0] },
 }
 
@@ -100,7 +101,7 @@ func TestNagFinds(t *testing.T) {
 	t.Parallel()
 	found := nag(t, func(app awscdk.App) awscdk.Stack {
 		stack := awscdk.NewStack(app, jsii.String("Other"), nil)
-		role := NewScalerRole(stack, "X", ScalerRoleProps{ClusterName: "demo", Namespace: "n", ServiceAccount: "s", NodeRoleArn: "arn:aws:iam::123456789012:role/x", Ledger: NewLedgerTable(stack, "L", "t")})
+		role := NewScalerRole(stack, "X", ScalerRoleProps{ClusterName: "demo", Namespace: "n", ServiceAccount: "s", NodeRoleArn: "arn:aws:iam::123456789012:role/x", Ledger: NewLedgerTable(stack, "L", "t", nil)})
 		attach(stack, "Wide", "", role.Role, []Statement{{Sid: "Wide", Actions: []string{"s3:GetObject"}, Resources: []string{"*"}}})
 		return stack
 	})

@@ -42,6 +42,7 @@ type Config struct {
 
 	ReservedConcurrency int      // of the drainer; 0 = none
 	PermissionsBoundary string   // ARN or name of a policy, for every role
+	Key                 string   // ARN of a customer-managed key, or create; empty = keys of AWS
 	AlarmTopic          string   // ARN of an SNS topic; empty = alarms tell nobody
 	Issuer              string   // of the cluster's OIDC tokens, without https://; empty = EKS Pod Identity
 	ImageParameters     []string // SSM parameters of one's own that name images
@@ -104,6 +105,7 @@ func Keys() []Key {
 		{Name: "reservedConcurrency", Default: strconv.Itoa(drainConcurrency), Help: "concurrent runs of the drainer that nobody else may use; 0 where the account has none to spare", check: checkReserved,
 			set: func(c *Config, v string) { c.ReservedConcurrency, _ = strconv.Atoi(v) }}, // checked before
 		one("permissionsBoundary", "policy, by ARN or name, that bounds every role of the stack", matches(policyName, "the ARN or name of a policy"), func(c *Config) *string { return &c.PermissionsBoundary }),
+		one("kmsKey", "customer-managed key of table, queues and logs: the ARN of one, whose policy lets CloudWatch Logs and EventBridge use it, or create; left out, keys of AWS", matches(keyARN, "the ARN of a key, or create"), func(c *Config) *string { return &c.Key }),
 		one("alarmTopic", "ARN of an SNS topic that alarms tell", matches(topicARN, "the ARN of an SNS topic"), func(c *Config) *string { return &c.AlarmTopic }),
 		one("stackName", "name of the stack; left out, Weir- and the name of the cluster", matches(stackName, "letters, digits and -, at most 128, a letter first"), func(c *Config) *string { return &c.StackName }),
 	}
@@ -144,6 +146,7 @@ var (
 	policyName    = regexp.MustCompile(`^(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]{1,512}$`)
 	kubeVersion   = regexp.MustCompile(`^1\.[0-9]{2}$`)
 	principalARN  = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$`)
+	keyARN        = regexp.MustCompile(`^(create|arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]{1,64})$`)
 	topicARN      = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
 	stackName     = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 )

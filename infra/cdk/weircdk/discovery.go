@@ -21,7 +21,7 @@ type DiscoveryTags struct {
 }
 
 // NewDiscoveryTags tags what the ids say, by one call of EC2.
-func NewDiscoveryTags(scope constructs.Construct, id, cluster string, subnets, groups []string) *DiscoveryTags {
+func NewDiscoveryTags(scope constructs.Construct, id, cluster string, subnets, groups []string, key *CustomerKey) *DiscoveryTags {
 	c := constructs.NewConstruct(scope, jsii.String(id))
 	var arns []string
 	for _, s := range subnets {
@@ -34,7 +34,7 @@ func NewDiscoveryTags(scope constructs.Construct, id, cluster string, subnets, g
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		Description: jsii.String("Weir's discovery tags on cluster " + cluster),
 	})
-	logs := logGroup(c, "Logs")
+	logs := logGroup(c, "Logs", key)
 	policy := attach(c, "Policy", "Discovery tags of Weir's node classes", role, []Statement{
 		ownLogs(*logs.LogGroupArn()),
 		{

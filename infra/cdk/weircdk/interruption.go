@@ -35,6 +35,7 @@ type InterruptionProps struct {
 	LambdaDir                                   string
 	Ledger                                      *LedgerTable // that the scaler uses too; nil = nothing is remembered
 	Network                                     *Network     // where the functions run; nil = outside a VPC
+	Key                                         *CustomerKey // of queues and logs; nil = those of AWS
 	Reserved                                    int          // concurrent runs of the drainer that nobody else may use; 0 = none
 }
 
@@ -72,6 +73,8 @@ func NewInterruption(scope constructs.Construct, id string, p InterruptionProps)
 		RetentionPeriod:   awscdk.Duration_Days(jsii.Number(1)),
 		DeadLetterQueue:   &awssqs.DeadLetterQueue{Queue: i.DeadLetters, MaxReceiveCount: jsii.Number(drainReceives)},
 	})
+	p.Key.queue(i.DeadLetters)
+	p.Key.queue(i.DrainQueue)
 	i.Role = awsiam.NewRole(c, jsii.String("Role"), &awsiam.RoleProps{
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		Description: jsii.String("Weir's interruption functions on cluster " + p.ClusterName),
@@ -91,7 +94,7 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 	code := awslambda.Code_FromAsset(jsii.String(p.LambdaDir), nil)
 	var groups []string
 	function := func(id, description string, props awslambda.FunctionProps) awslambda.Function {
-		logs := logGroup(c, id+"Logs")
+		logs := logGroup(c, id+"Logs", p.Key)
 		groups = append(groups, *logs.LogGroupArn())
 		props.Description, props.LogGroup, props.Role = jsii.String(description), logs, i.Role
 		props.Code, props.Handler = code, jsii.String("bootstrap")
@@ -111,13 +114,13 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 	i.Drainer = function("Drainer", "Weir: drains nodes that AWS is about to take", drainer)
 	p.Network.Place(c, i.Role, i.Responder, i.Drainer)
 	attach(c, "LogPolicy", "Logs of Weir's interruption functions", i.Role, []Statement{ownLogs(groups...)})
-	queue := attach(c, "QueuePolicy", "Drain queue of Weir", i.Role, []Statement{{
+	queue := attach(c, "QueuePolicy", "Drain queue of Weir", i.Role, append([]Statement{{
 		Sid:       "AllowDrainQueue",
 		Actions:   []string{"sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
 		Resources: []string{*i.DrainQueue.QueueArn()},
 	}, {
 		Sid: "AllowDeadLetters", Actions: []string{"sqs:SendMessage"}, Resources: []string{*i.DeadLetters.QueueArn()},
-	}})
+	}}, p.Key.forQueues()...))
 	mapping := awslambda.NewEventSourceMapping(c, jsii.String("DrainSource"), &awslambda.EventSourceMappingProps{
 		Target: i.Drainer, EventSourceArn: i.DrainQueue.QueueArn(), BatchSize: jsii.Number(drainBatch),
 		ReportBatchItemFailures: jsii.Bool(true), MaxConcurrency: jsii.Number(drainConcurrency),
@@ -125,10 +128,10 @@ func (i *Interruption) functions(c constructs.Construct, p InterruptionProps) {
 	mapping.Node().AddDependency(queue) // Lambda refuses a mapping whose role cannot read the queue
 }
 
-func logGroup(c constructs.Construct, id string) awslogs.LogGroup {
-	return awslogs.NewLogGroup(c, jsii.String(id), &awslogs.LogGroupProps{
-		Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
-	})
+func logGroup(c constructs.Construct, id string, key *CustomerKey) awslogs.LogGroup {
+	props := &awslogs.LogGroupProps{Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY}
+	key.logs(props)
+	return awslogs.NewLogGroup(c, jsii.String(id), props)
 }
 
 func ownLogs(groups ...string) Statement {

@@ -25,34 +25,36 @@ const (
 // machines that run cannot be had again.
 type LedgerTable struct {
 	Table awsdynamodb.ITable
+	Key   *CustomerKey // that it is encrypted with; nil = one of AWS
 }
 
 // NewLedgerTable makes the table, whose name is CloudFormation's choice, or takes the
 // existing one of that name in the same account and region, as another cluster's stack
-// has made it.
-func NewLedgerTable(scope constructs.Construct, id, existing string) *LedgerTable {
+// has made it, encrypted with the same key.
+func NewLedgerTable(scope constructs.Construct, id, existing string, key *CustomerKey) *LedgerTable {
 	c := constructs.NewConstruct(scope, jsii.String(id))
 	if existing != "" {
-		return &LedgerTable{Table: awsdynamodb.Table_FromTableName(c, jsii.String("Table"), jsii.String(existing))}
+		return &LedgerTable{Table: awsdynamodb.Table_FromTableName(c, jsii.String("Table"), jsii.String(existing)), Key: key}
 	}
-	t := awsdynamodb.NewTable(c, jsii.String("Table"), &awsdynamodb.TableProps{
+	props := &awsdynamodb.TableProps{
 		PartitionKey:        text(AttributePartition),
 		SortKey:             text(AttributeSort),
 		BillingMode:         awsdynamodb.BillingMode_PAY_PER_REQUEST,
 		TimeToLiveAttribute: jsii.String(AttributeExpires),
-		Encryption:          awsdynamodb.TableEncryption_AWS_MANAGED,
 		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{
 			PointInTimeRecoveryEnabled: jsii.Bool(true),
 		},
 		DeletionProtection: jsii.Bool(true),
 		RemovalPolicy:      awscdk.RemovalPolicy_RETAIN,
-	})
+	}
+	key.table(props)
+	t := awsdynamodb.NewTable(c, jsii.String("Table"), props)
 	t.AddGlobalSecondaryIndex(&awsdynamodb.GlobalSecondaryIndexProps{
 		IndexName:      jsii.String(IndexInstance),
 		PartitionKey:   text(AttributeInstance),
 		ProjectionType: awsdynamodb.ProjectionType_ALL,
 	})
-	return &LedgerTable{Table: t}
+	return &LedgerTable{Table: t, Key: key}
 }
 
 // Grant lets a role read and write records: no scans, no batches, no management. Who
@@ -82,7 +84,7 @@ func (t *LedgerTable) Grant(scope constructs.Construct, id string, role awsiam.I
 			Resources: []string{*t.Table.TableArn()},
 		})
 	}
-	attach(scope, id, "Records of Weir's ledger", role, statements)
+	attach(scope, id, "Records of Weir's ledger", role, append(statements, t.Key.forTable()...))
 }
 
 func text(name string) *awsdynamodb.Attribute {

@@ -201,17 +201,17 @@ func TestPartsStandAlone(t *testing.T) {
 		make func(awscdk.Stack)
 		want string // a type that the part makes
 	}{
-		"table": {func(s awscdk.Stack) { NewLedgerTable(s, "X", "") }, "AWS::DynamoDB::Table"},
+		"table": {func(s awscdk.Stack) { NewLedgerTable(s, "X", "", nil) }, "AWS::DynamoDB::Table"},
 		"nodes": {func(s awscdk.Stack) { NewNodeRole(s, "X", "demo", "") }, "AWS::EKS::AccessEntry"},
 		"network": {func(s awscdk.Stack) {
 			NewNetwork(s, "X", NetworkProps{Subnets: []string{"subnet-0aaaaaa1"}, VPC: "vpc-0aaaaaa1"})
 		}, "AWS::EC2::SecurityGroup"},
-		"tags": {func(s awscdk.Stack) { NewDiscoveryTags(s, "X", "demo", []string{"subnet-0aaaaaa1"}, nil) }, "Custom::WeirDiscoveryTags"},
+		"tags": {func(s awscdk.Stack) { NewDiscoveryTags(s, "X", "demo", []string{"subnet-0aaaaaa1"}, nil, nil) }, "Custom::WeirDiscoveryTags"},
 		"scaler": {func(s awscdk.Stack) {
-			NewScalerRole(s, "X", ScalerRoleProps{ClusterName: "demo", Namespace: "n", ServiceAccount: "s", NodeRoleArn: "arn:aws:iam::123456789012:role/x", Ledger: NewLedgerTable(s, "L", "t")})
+			NewScalerRole(s, "X", ScalerRoleProps{ClusterName: "demo", Namespace: "n", ServiceAccount: "s", NodeRoleArn: "arn:aws:iam::123456789012:role/x", Ledger: NewLedgerTable(s, "L", "t", nil)})
 		}, "AWS::EKS::PodIdentityAssociation"},
 		"interruption": {func(s awscdk.Stack) {
-			i := NewInterruption(s, "X", InterruptionProps{ClusterName: "demo", Endpoint: "https://x", CertificateAuthority: authority, LambdaDir: cfg.LambdaDir, Ledger: NewLedgerTable(s, "L", "t")})
+			i := NewInterruption(s, "X", InterruptionProps{ClusterName: "demo", Endpoint: "https://x", CertificateAuthority: authority, LambdaDir: cfg.LambdaDir, Ledger: NewLedgerTable(s, "L", "t", nil)})
 			NewAlarms(s, "A", i, "")
 		}, "AWS::CloudWatch::Alarm"},
 		"release": {func(s awscdk.Stack) {

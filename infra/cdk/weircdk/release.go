@@ -30,6 +30,7 @@ type ReleaseProps struct {
 	Image                                       string         // an existing image; empty = the folder's is pushed into a repository
 	Values                                      map[string]any // of infra/chart, without clusterName and image
 	Network                                     *Network       // where the function runs; nil = outside a VPC
+	Key                                         *CustomerKey   // of its logs; nil = one of AWS
 }
 
 // Release installs, upgrades and removes the charts by a custom resource, whose function
@@ -50,7 +51,7 @@ func NewRelease(scope constructs.Construct, id string, p ReleaseProps) *Release 
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		Description: jsii.String("Weir's installer on cluster " + p.ClusterName),
 	})
-	logs := logGroup(c, "InstallerLogs")
+	logs := logGroup(c, "InstallerLogs", p.Key)
 	r.Installer = awslambda.NewFunction(c, jsii.String("Installer"), &awslambda.FunctionProps{
 		Description: jsii.String("Weir: installs, upgrades and removes the charts"),
 		Code:        awslambda.Code_FromAsset(jsii.String(p.DeployDir), nil), Handler: jsii.String("bootstrap"),

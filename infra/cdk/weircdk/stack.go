@@ -18,7 +18,7 @@ func Gaps() []Gap {
 	return []Gap{
 		{"deployed", "The template is tested, and has not been deployed to an account. The scaler has been run against stand-ins for AWS, which do not check rights, and never with this role."},
 		{"auth-mode", "Access entries need a cluster in mode API or API_AND_CONFIG_MAP; aws-auth is not written."},
-		{"keys", "Customer-managed keys are not supported: table, queues and logs are encrypted with keys of AWS, and on a key of yours for volumes the scaler's role gets no rights; give it them in the key's policy."},
+		{"keys", "On a key of yours for volumes of machines the scaler's role gets no rights, give it them in the key's policy; the logs of a new cluster's tags, variables of functions and the image repository are encrypted with keys of AWS in any case."},
 	}
 }
 
@@ -32,7 +32,7 @@ func NewStacks(app awscdk.App, cfg Config) []awscdk.Stack {
 		})
 		cluster := NewCluster(stack, "EKS", ClusterProps{ClusterName: cfg.ClusterName, Version: cfg.NewCluster, Admin: cfg.ClusterAdmin})
 		cfg.Endpoint, cfg.CertificateAuthority = cluster.Endpoint, cluster.CertificateAuthority
-		NewDiscoveryTags(stack, "DiscoveryTags", cfg.ClusterName, cluster.Subnets, []string{cluster.SecurityGroup})
+		NewDiscoveryTags(stack, "DiscoveryTags", cfg.ClusterName, cluster.Subnets, []string{cluster.SecurityGroup}, nil)
 		if cfg.PermissionsBoundary != "" {
 			bound(stack, cfg.PermissionsBoundary)
 		}
@@ -51,9 +51,10 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 		Description: jsii.String(fmt.Sprintf("Weir for EKS cluster %s: ledger table, interruption functions, roles, charts; see infra/cdk/README.md for all that is not done.", cfg.ClusterName)),
 		Tags:        &map[string]*string{"weir.dev/cluster": jsii.String(cfg.ClusterName)},
 	})
+	key := NewCustomerKey(stack, "Encryption", cfg.Key)
 	var ledger *LedgerTable
 	if cfg.Ledger == LedgerDynamoDB {
-		ledger = NewLedgerTable(stack, "Ledger", cfg.Table)
+		ledger = NewLedgerTable(stack, "Ledger", cfg.Table, key)
 	}
 	var network *Network
 	if len(cfg.Subnets) > 0 {
@@ -63,7 +64,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	}
 	interruption := NewInterruption(stack, "Interruption", InterruptionProps{
 		ClusterName: cfg.ClusterName, Endpoint: cfg.Endpoint, CertificateAuthority: cfg.CertificateAuthority,
-		LambdaDir: cfg.LambdaDir, Ledger: ledger, Network: network, Reserved: cfg.ReservedConcurrency,
+		LambdaDir: cfg.LambdaDir, Ledger: ledger, Network: network, Reserved: cfg.ReservedConcurrency, Key: key,
 	})
 	NewAlarms(stack, "Alarms", interruption, cfg.AlarmTopic)
 	node := NewNodeRole(stack, "NodeRole", cfg.ClusterName, cfg.NodeRole)
@@ -76,7 +77,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	if cfg.Chart == ChartInstall {
 		release = NewRelease(stack, "Release", ReleaseProps{
 			ClusterName: cfg.ClusterName, Endpoint: cfg.Endpoint, CertificateAuthority: cfg.CertificateAuthority,
-			Namespace: cfg.Namespace, DeployDir: cfg.DeployDir, Image: cfg.Image, Values: values, Network: network,
+			Namespace: cfg.Namespace, DeployDir: cfg.DeployDir, Image: cfg.Image, Values: values, Network: network, Key: key,
 		})
 		// The scaler looks at its table and uses its role when it starts, and the functions act
 		// on what it says of itself.
@@ -86,7 +87,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 		}
 	}
 	if len(cfg.DiscoverySubnets)+len(cfg.DiscoverySecurityGroups) > 0 {
-		NewDiscoveryTags(stack, "DiscoveryTags", cfg.ClusterName, cfg.DiscoverySubnets, cfg.DiscoverySecurityGroups)
+		NewDiscoveryTags(stack, "DiscoveryTags", cfg.ClusterName, cfg.DiscoverySubnets, cfg.DiscoverySecurityGroups, key)
 	}
 	if cfg.PermissionsBoundary != "" {
 		bound(stack, cfg.PermissionsBoundary)
@@ -96,6 +97,9 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	}
 	output := func(id, description string, value *string) {
 		awscdk.NewCfnOutput(stack, jsii.String(id), &awscdk.CfnOutputProps{Value: value, Description: jsii.String(description)})
+	}
+	if key != nil {
+		output("KeyArn", "key of table, queues and logs", key.Key.KeyArn())
 	}
 	if ledger != nil {
 		output("TableName", "table of the ledger, the chart's ledgerTable, and -c table of another cluster's stack", ledger.Table.TableName())

@@ -678,6 +678,7 @@ func TestReadConfig(t *testing.T) {
 		"two sorts of groups":                  {map[string]string{"subnets": "subnet-0aaaaaa1", "securityGroups": "sg-0aaaaaa1", "vpcId": "vpc-0aaaaaa1"}, []string{"leave out securityGroups or them"}},
 		"cluster's group alone":                {map[string]string{"clusterSecurityGroup": "sg-0aaaaaa1"}, []string{"-c vpcId=…"}},
 		"issuer URL":                           {map[string]string{"oidcIssuer": "https://oidc.eks"}, []string{"an issuer without https://"}},
+		"key by alias":                         {map[string]string{"kmsKey": "alias/weir"}, []string{"the ARN of a key, or create"}},
 		"topic name":                           {map[string]string{"alarmTopic": "ops"}, []string{"the ARN of an SNS topic"}},
 		"boundary":                             {map[string]string{"permissionsBoundary": "arn:aws:iam::123456789012:policy/a/b"}, nil},
 		"new cluster":                          {map[string]string{"endpoint": "", "certificateAuthority": "", "newCluster": "1.34", "clusterAdmin": "arn:aws:iam::123456789012:role/Admin"}, nil},
