@@ -106,7 +106,7 @@ func TestDocument(t *testing.T) {
 		t.Errorf("text %q, %v", text, err)
 	}
 	ours := errors.New("not so")
-	if err := d.Change(ctx, func([]byte) ([]byte, error) { return nil, ours }); err != ours {
+	if err := d.Change(ctx, func([]byte) ([]byte, error) { return nil, ours }); !errors.Is(err, ours) {
 		t.Errorf("own error: %v", err)
 	}
 	if cm, err := c.CoreV1().ConfigMaps("ns").Get(ctx, "doc", metav1.GetOptions{}); err != nil || cm.Data["text"] != "ab" {

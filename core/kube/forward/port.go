@@ -49,7 +49,8 @@ func open(api rest.Interface, cfg *rest.Config, namespace, pod string, number in
 	return &port{conn: conn, number: strconv.Itoa(number)}, nil
 }
 
-func (p *port) close() { p.conn.Close() }
+// close ends the connection; what is left of it has nowhere to go.
+func (p *port) close() { _ = p.conn.Close() }
 
 // dial opens one connection: a stream for its bytes, and one for why it could not be.
 func (p *port) dial(context.Context, string, string) (net.Conn, error) {

@@ -156,7 +156,7 @@ func (s *source) manifest(ctx context.Context, digest string) (*v1.Manifest, err
 func (s *source) manifestBytes(ctx context.Context, digest string) ([]byte, error) {
 	kept, err := s.open(digest, maxManifest)
 	if err == nil {
-		defer kept.Close()
+		defer func() { _ = kept.Close() }() // it was only read
 		return io.ReadAll(kept)
 	}
 	d, err := remote.Get(s.repository.Digest(digest), s.remote(ctx)...)

@@ -49,7 +49,7 @@ func (s *source) fromFiles(ctx context.Context, m *v1.Manifest, program string, 
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it was only read
 	b := bufio.NewReader(r)
 	if magic, err := b.Peek(2); err == nil && string(magic) == "\x1f\x8b" {
 		return errors.New("the artifact's file is compressed: expected the program itself, as oras push of one file makes it")
@@ -90,7 +90,7 @@ func (s *source) entrypoint(ctx context.Context, m *v1.Manifest) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("configuration of the image: %w", err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it was only read
 	c, err := v1.ParseConfigFile(io.LimitReader(r, maxManifest))
 	if err != nil {
 		return "", fmt.Errorf("configuration of the image: %w", err)
@@ -120,7 +120,7 @@ func (s *source) fromLayer(ctx context.Context, d v1.Descriptor, program string,
 	if err != nil {
 		return false, false, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it was only read
 	plain := io.Reader(bufio.NewReader(r))
 	if magic, err := plain.(*bufio.Reader).Peek(2); err == nil && string(magic) == "\x1f\x8b" {
 		if plain, err = gzip.NewReader(plain); err != nil {
