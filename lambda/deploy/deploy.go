@@ -109,15 +109,18 @@ func (d *deployer) Install(ctx context.Context, p custom.Properties) (custom.Out
 }
 
 // Remove implements custom.Deployer.
-func (d *deployer) Remove(ctx context.Context, p custom.Properties) error {
+func (d *deployer) Remove(ctx context.Context, p custom.Properties) (note string, err error) {
+	if why := d.gone(ctx, p); why != "" {
+		return why, nil
+	}
 	c, helm, err := d.connect(ctx, p)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := helm.Remove(left(ctx)); err != nil {
-		return err
+		return "", err
 	}
-	return d.removeNamespace(ctx, c, p.Namespace)
+	return "", d.removeNamespace(ctx, c, p.Namespace)
 }
 
 // tidy removes what a first installation that failed has left, definitions apart. What was

@@ -436,6 +436,37 @@ func TestPodsThatNeverRun(t *testing.T) {
 	s.nothing()
 }
 
+// TestDeleteOfAClusterThatIsGone: the stack can be deleted after its cluster, and a cluster
+// that cannot be reached is not taken for one that is gone.
+func TestDeleteOfAClusterThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, "gone")
+	f := s.start("300")
+	say := func(status int, kind, body string) {
+		h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if kind != "" {
+				w.Header().Set("X-Amzn-ErrorType", kind)
+			}
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
+		})
+		s.described.Store(&h)
+	}
+	away := s.properties(map[string]any{"endpoint": "https://" + harness.FreeAddress(t)})
+	say(http.StatusNotFound, "ResourceNotFoundException", `{"message": "No cluster found for name: demo."}`)
+	if a := f.must(s.event(cfn.RequestDelete, id, away, nil)); !strings.Contains(a.Reason, "cluster demo does not exist any more") || a.PhysicalResourceID != id {
+		t.Errorf("answer %+v does not say that the cluster is gone", a)
+	}
+	say(http.StatusOK, "", `{"cluster": {"name": "demo", "endpoint": "https://new.example"}}`)
+	if a := f.must(s.event(cfn.RequestDelete, id, away, nil)); !strings.Contains(a.Reason, "another API server, https://new.example") {
+		t.Errorf("reason %q does not say that the cluster is another", a.Reason)
+	}
+	say(http.StatusForbidden, "AccessDeniedException", `{"message": "not authorized to perform: eks:DescribeCluster"}`)
+	f.mustFail(s.event(cfn.RequestDelete, id, away, nil), "connection refused")
+	say(http.StatusOK, "", fmt.Sprintf(`{"cluster": {"name": "demo", "endpoint": %q}}`, away["endpoint"]))
+	f.mustFail(s.event(cfn.RequestDelete, id, away, nil), "connection refused")
+}
+
 // TestWaitsForPods: with wait the answer comes once the pods are ready.
 func TestWaitsForPods(t *testing.T) {
 	t.Parallel()

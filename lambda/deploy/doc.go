@@ -29,6 +29,8 @@
 //     that the function does not carry any more: it is taken from the release's history.
 //   - Delete uninstalls, and deletes the namespace if it was made here and is empty. No
 //     definition, NodePool, NodeClaim or EC2NodeClass is ever deleted.
+//   - Delete of a cluster that is not there any more, or that is another one of the same
+//     name, is done, with that as its reason.
 //   - An answer is sent in any case, before the function's own time is over.
 //   - What a run that was ended half way has left is repaired by the next.
 //
@@ -40,7 +42,7 @@
 //
 // Fifteen minutes, 1 GB of memory, and Lambda's own two repetitions of asynchronous
 // calls, which end what a killed run began. In AWS only the rights to push to the
-// repository; in the cluster an access entry with AmazonEKSClusterAdminPolicy, because
+// repository and to describe the cluster; in the cluster an access entry with AmazonEKSClusterAdminPolicy, because
 // the chart has ClusterRoles, which RBAC lets only somebody make who holds every right in
 // them or may escalate. The API server must be in reach, and so must S3, where the
 // answers go.

@@ -116,11 +116,14 @@ func packLater(t *testing.T, version string) string {
 // tokens of EKS, and CloudFormation's place for answers.
 type stand struct {
 	*harness.ControlPlane
-	t       *testing.T
-	ns      string
-	front   *httptest.Server
-	sink    *httptest.Server
-	answers chan cfn.Response
+	t     *testing.T
+	ns    string
+	front *httptest.Server
+	eks   *httptest.Server
+	// described is what EKS says of the cluster; nil = that it is there, behind front.
+	described atomic.Pointer[http.HandlerFunc]
+	sink      *httptest.Server
+	answers   chan cfn.Response
 	// meddle sees each request before it is passed on; false swallows it until the test ends.
 	meddle atomic.Pointer[func(*http.Request) bool]
 	ended  chan struct{}
@@ -157,10 +160,21 @@ func newStand(t *testing.T, ns string) *stand {
 		proxy.ServeHTTP(w, r)
 	}))
 	s.sink = httptest.NewServer(http.HandlerFunc(s.take))
+	s.eks = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != "/clusters/"+clusterName {
+			t.Errorf("EKS is asked for %s %s", r.Method, r.URL)
+		}
+		if f := s.described.Load(); f != nil {
+			(*f)(w, r)
+			return
+		}
+		fmt.Fprintf(w, `{"cluster": {"name": %q, "endpoint": %q}}`, clusterName, s.front.URL)
+	}))
 	t.Cleanup(func() {
 		close(s.ended)
 		s.front.Close()
 		s.sink.Close()
+		s.eks.Close()
 	})
 	return s
 }
@@ -218,6 +232,7 @@ func (s *stand) startFrom(dir, seconds string, env ...string) *function {
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.t.TempDir(), "AWS_REGION=eu-west-1", "AWS_LAMBDA_FUNCTION_TIMEOUT=" + seconds,
 		"AWS_ACCESS_KEY_ID=AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY=secret", "AWS_SESSION_TOKEN=session", "AWS_EC2_METADATA_DISABLED=true",
+		"AWS_ENDPOINT_URL_EKS=" + s.eks.URL,
 	}, env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -60,7 +60,10 @@ func NewRelease(scope constructs.Construct, id string, p ReleaseProps) *Release 
 		LogGroup: logs, Role: role,
 	})
 	p.Network.Place(c, role, r.Installer)
-	policy := attach(c, "Policy", "Logs of Weir's installer", role, []Statement{ownLogs(*logs.LogGroupArn())})
+	policy := attach(c, "Policy", "Logs of Weir's installer, and whether its cluster is there", role, []Statement{ownLogs(*logs.LogGroupArn()), {
+		Sid: "AllowCluster", Actions: []string{"eks:DescribeCluster"},
+		Resources: []string{arn("eks", *awscdk.Aws_REGION(), *awscdk.Aws_ACCOUNT_ID(), "cluster/"+p.ClusterName)},
+	}})
 	// RBAC lets nobody give a right that he has not got, and the chart's cluster roles give
 	// many; its definitions and namespace are of the whole cluster, too.
 	entry := awseks.NewCfnAccessEntry(c, jsii.String("AccessEntry"), &awseks.CfnAccessEntryProps{

@@ -78,7 +78,7 @@ func withoutURL(err error) error {
 func encode(event cfn.Event, a answer) ([]byte, error) {
 	r := cfn.NewResponse(&event)
 	r.Status, r.PhysicalResourceID, r.Data = cfn.StatusSuccess, a.id, a.attributes
-	var reason []rune
+	reason := []rune(a.note)
 	if a.err != nil {
 		r.Status, r.Data = cfn.StatusFailed, nil
 		reason = []rune(a.err.Error())

@@ -38,8 +38,8 @@ type Deployer interface {
 	// nothing but definitions.
 	Install(ctx context.Context, p Properties) (Outcome, error)
 	// Remove removes what Install made, but no definition, and no object of a kind that
-	// machines hang on. What is not there is no error.
-	Remove(ctx context.Context, p Properties) error
+	// machines hang on. What is not there is no error; where not even the cluster is, note says so.
+	Remove(ctx context.Context, p Properties) (note string, err error)
 }
 
 // Handler answers events. Safe for concurrent use where its Deployer is.
@@ -78,7 +78,7 @@ func (h *Handler) Handle(ctx context.Context, event cfn.Event) error {
 	if a.err != nil {
 		log.Error("failed", "error", a.err.Error())
 	} else {
-		log.Info("done", "attributes", a.attributes)
+		log.Info("done", "attributes", a.attributes, "note", a.note)
 	}
 	return h.send(ctx, event, a)
 }
@@ -87,6 +87,7 @@ func (h *Handler) Handle(ctx context.Context, event cfn.Event) error {
 type answer struct {
 	id         string
 	attributes map[string]any
+	note       string // for people, where there is no error
 	err        error
 }
 
@@ -126,23 +127,24 @@ func (h *Handler) act(ctx context.Context, event cfn.Event) answer {
 		}
 		return answer{id: idPrefix + p.ClusterName, attributes: o.attributes()}
 	case cfn.RequestDelete:
-		return answer{id: event.PhysicalResourceID, err: h.remove(ctx, event)}
+		note, err := h.remove(ctx, event)
+		return answer{id: event.PhysicalResourceID, note: note, err: err}
 	}
 	return answer{id: failedID(event), err: fmt.Errorf("request type %q is not known", event.RequestType)}
 }
 
-func (h *Handler) remove(ctx context.Context, event cfn.Event) error {
+func (h *Handler) remove(ctx context.Context, event cfn.Event) (note string, err error) {
 	if strings.HasPrefix(event.PhysicalResourceID, refusedPrefix) {
-		return nil
+		return "", nil
 	}
 	p, err := ReadTarget(event.ResourceProperties)
 	if err != nil && !strings.HasPrefix(event.PhysicalResourceID, idPrefix) {
 		// A create whose answer was lost; with such properties it has made nothing.
 		h.Log.Warn("nothing to delete: properties were never accepted", "request", event.RequestID, "error", err.Error())
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	return h.Deployer.Remove(ctx, p)
 }
@@ -158,7 +160,7 @@ func (h *Handler) leave(ctx context.Context, event cfn.Event, p Properties) erro
 	if err != nil || old.ClusterName != p.ClusterName || old.Namespace == p.Namespace {
 		return nil // properties that were never accepted have made nothing
 	}
-	if err := h.Deployer.Remove(ctx, old); err != nil {
+	if _, err := h.Deployer.Remove(ctx, old); err != nil {
 		return fmt.Errorf("moving from namespace %s to %s: %w", old.Namespace, p.Namespace, err)
 	}
 	return nil

@@ -35,9 +35,9 @@ func (d *deployer) Install(ctx context.Context, p custom.Properties) (custom.Out
 	return custom.Outcome{Release: "weir", Namespace: p.Namespace, Revision: 3, DefinitionsLeftAlone: []string{"a", "b"}}, nil
 }
 
-func (d *deployer) Remove(_ context.Context, p custom.Properties) error {
+func (d *deployer) Remove(_ context.Context, p custom.Properties) (string, error) {
 	d.calls = append(d.calls, "remove "+p.Namespace)
-	return d.remove
+	return "", d.remove
 }
 
 func given(changes map[string]any) map[string]any {
