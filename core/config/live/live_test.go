@@ -122,3 +122,44 @@ func TestWatch(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// TestWatchFileOfCommitments: a change of it is a change of the configuration, and a
+// fault in it keeps what was there.
+func TestWatchFileOfCommitments(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, beside := filepath.Join(dir, "weir.yaml"), filepath.Join(dir, "paid.yaml")
+	paid := func(count string) string {
+		return "apiVersion: config.weir.dev/v1alpha1\nkind: Commitments\nreservedInstances:\n- {instanceType: m5.large, count: " + count + "}\n"
+	}
+	write(t, path, head+"commitments: {file: "+beside+"}\n")
+	write(t, beside, paid("3"))
+	s := live.Source{Role: config.Scaler, Path: path}
+	current, err := s.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := current.PlanningSettings().Commitments; len(got) != 1 || got[0].Nodes != 3 || got[0].Source != beside {
+		t.Fatalf("commitments %+v", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, ended := make(chan live.Change), make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Watch(ctx, current, time.Millisecond, func(c live.Change) {
+			select {
+			case changes <- c:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	defer func() { cancel(); <-ended }()
+	write(t, beside, paid("many"))
+	if c := <-changes; c.Err == nil || !strings.Contains(c.Err.Error(), beside+":4: commitments.reservedInstances[0].count: is \"many\", expected a whole number") {
+		t.Errorf("change %+v", c)
+	}
+	write(t, beside, paid("5"))
+	if c := <-changes; c.Err != nil || c.Config.Commitments.ReservedInstances[0].Count != 5 || !cmp.Equal(c.Fields, []string{"commitments.reservedInstances"}) {
+		t.Errorf("change %+v", c)
+	}
+}
