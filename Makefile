@@ -213,6 +213,10 @@ bench: ## Price, time and memory on the benchmark workloads, several draws each;
 bench-week: ## A week of a cluster in virtual time, Weir's default against first-fit with Karpenter's rules: bills, evictions, waiting (an hour and more; ARGS="-nodes 20 -for 24h": minutes).
 	go run ./integration/bench week $(ARGS)
 
+.PHONY: bench-wire
+bench-wire: ## Plans for 50,000 pods with a strategy in process and in a process of its own, as a ratio.
+	go test -run '^$$' -bench Wire -benchtime 5x ./core/strategy
+
 .PHONY: bench-reaction
 bench-reaction: $(DEVCLUSTER) $(RIE) lambda ## Time from an interruption event to the cordon, cold and warm, in a Lambda's share of a core (as root, for the limit).
 	WEIR_RIE=$(RIE) WEIR_LAMBDA=$(CACHE)/lambda/amd64/bootstrap go test -count=1 -run '^$$' -bench Reaction -benchtime 10x ./integration/e2e

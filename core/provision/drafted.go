@@ -29,9 +29,12 @@ func drafted(w *model.World, prices *model.Prices) (*model.Plan, error) {
 			beside.Pods = append(beside.Pods, p)
 		}
 	}
-	market := *prices
-	market.Drafts = nil
-	rest := Plan(&beside, &market)
+	rest := &model.Plan{}
+	if len(beside.Pods) > 0 {
+		market := *prices
+		market.Drafts = nil
+		rest = Plan(&beside, &market)
+	}
 	plan := &model.Plan{Kind: model.PlanProvision, Made: w.Now, Launch: slices.Concat(nodes, rest.Launch), Unplaced: rest.Unplaced, Placements: rest.Placements,
 		Shortfalls: rest.Shortfalls, Budget: rest.Budget, Warnings: rest.Warnings, Strategy: prices.Drafted, Outcome: "ok"}
 	numbers := map[string]int{}
