@@ -102,7 +102,7 @@ func TestTables(t *testing.T) {
 }
 
 func TestDocumentIsRewrittenBetweenItsMarkers(t *testing.T) {
-	markBegin, markEnd := marks(maker)
+	markBegin, markEnd := measure.Marks(maker)
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "doc.md")
 	for _, text := range []string{"first", "second"} {
@@ -111,7 +111,7 @@ func TestDocumentIsRewrittenBetweenItsMarkers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := rewrite(path, maker, text); err != nil {
+		if err := measure.Rewrite(path, maker, text); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)
@@ -125,7 +125,7 @@ func TestDocumentIsRewrittenBetweenItsMarkers(t *testing.T) {
 	if err := os.WriteFile(path, []byte("no markers"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := rewrite(path, maker, "text"); err == nil {
+	if err := measure.Rewrite(path, maker, "text"); err == nil {
 		t.Error("a document without markers: got no error")
 	}
 }

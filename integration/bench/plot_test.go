@@ -88,7 +88,7 @@ func TestPlotOfOneValue(t *testing.T) {
 }
 
 func TestDocumentHasItsPlotBesideIt(t *testing.T) {
-	markBegin, markEnd := marks(maker)
+	markBegin, markEnd := measure.Marks(maker)
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "doc.md")
 	if err := os.WriteFile(path, []byte(markBegin+"\n"+markEnd+"\n"), 0o600); err != nil {

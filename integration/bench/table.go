@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/weir-project/weir/integration/bench/measure"
@@ -221,7 +218,7 @@ func plotPath(document string) string {
 // writeDocument puts the tables into a document and, where growth was measured, its
 // plot beside it.
 func (r *results) writeDocument(path string) error {
-	if err := rewrite(path, maker, r.markdown()); err != nil {
+	if err := measure.Rewrite(path, maker, r.markdown()); err != nil {
 		return err
 	}
 	rows := r.rows["growth"]
@@ -238,23 +235,3 @@ const (
 	maker     = "integration/bench"
 	makerWeek = "integration/bench week"
 )
-
-// marks are the lines around the part of a document that a maker writes.
-func marks(maker string) (begin, end string) {
-	return fmt.Sprintf("<!-- made by %s: begin -->", maker), fmt.Sprintf("<!-- made by %s: end -->", maker)
-}
-
-// rewrite replaces what is between the markers of a maker in a document.
-func rewrite(path, maker, text string) error {
-	markBegin, markEnd := marks(maker)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	begin, end := bytes.Index(data, []byte(markBegin)), bytes.Index(data, []byte(markEnd))
-	if begin < 0 || end < begin {
-		return fmt.Errorf("%s: expected the lines %q and %q", path, markBegin, markEnd)
-	}
-	out := slices.Concat(data[:begin+len(markBegin)], []byte("\n\n"+strings.TrimSpace(text)+"\n\n"), data[end:])
-	return os.WriteFile(path, out, 0o644)
-}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-project/weir/integration/bench/measure"
 	"github.com/weir-project/weir/integration/bench/week"
 )
 
@@ -76,7 +77,7 @@ func runWeek(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	text := o.markdown(rows)
 	if o.write != "" {
-		if err := rewrite(o.write, makerWeek, text); err != nil {
+		if err := measure.Rewrite(o.write, makerWeek, text); err != nil {
 			return err
 		}
 	}

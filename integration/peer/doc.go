@@ -4,6 +4,12 @@
 //	cd integration/peer && go run .            # what ends within a minute or two
 //	cd integration/peer && go run . -slow      # c and e on pool cmr as well
 //	cd integration/peer && go run . -workloads d -pools cmr32
+//	cd integration/peer && go run . consolidate -nodes 500 -fills 0.4
+//
+// The last one asks for consolidation: Karpenter's multi-node consolidation decides on a
+// generated cluster, what it says is done at once (each pod where it put it, the cheapest
+// machine that it allows), and it is asked again until it finds nothing. The 15 s and the
+// second look between decision and act are left out, budgets are 100%.
 //
 // Karpenter is linked as a library (sigs.k8s.io/karpenter) in this module and nowhere
 // else. It is asked the way its provisioner asks: production options, no existing

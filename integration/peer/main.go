@@ -37,10 +37,13 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 1 {
 		switch args[0] {
 		case verbKarpenter:
-			return measure.Serve(ctx, os.Stdin, os.Stdout, askKarpenter)
+			return measure.Serve(ctx, os.Stdin, os.Stdout, answer)
 		case verbWeir:
 			return measure.Serve(ctx, os.Stdin, os.Stdout, measure.Run)
 		}
+	}
+	if len(args) > 0 && args[0] == "consolidate" {
+		return runConsolidate(ctx, args[1:], os.Stdout, os.Stderr)
 	}
 	f := flag.NewFlagSet("peer", flag.ContinueOnError)
 	workloads := f.String("workloads", "", "workloads of integration/bench, such as b,d")
@@ -53,7 +56,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if f.NArg() > 0 {
-		return fmt.Errorf("%q: expected flags only", f.Arg(0))
+		return fmt.Errorf("%q: expected flags only, or consolidate and its flags", f.Arg(0))
 	}
 	var questions []*measure.Question
 	for _, c := range cases(*workloads, *pools, *slow) {
@@ -62,6 +65,14 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	return compare(ctx, questions, os.Stdout, os.Stderr)
+}
+
+// answer is Karpenter's answer to a question of either kind.
+func answer(ctx context.Context, q *measure.Question) (*measure.Answer, error) {
+	if q.Workload == "" {
+		return consolidateWithKarpenter(ctx, q)
+	}
+	return askKarpenter(ctx, q)
 }
 
 // cases are workloads and pools. Without a choice they are those that Karpenter ends
