@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/provision"
 	"github.com/weir-project/weir/plugins/builtin"
@@ -364,4 +366,81 @@ func TestBadChains(t *testing.T) {
 	if builtin.Has("mix") {
 		t.Error("the tests need a name that is not built in")
 	}
+}
+
+// TestChainFromConfig: its members run as they would without it.
+func TestChainFromConfig(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.StrategyBinary = filepath.Join(t.TempDir(), "weir-strategy")
+	c.Bindings.InstanceSelection = "mix"
+	c.Strategies["mix"] = config.Strategy{Kind: config.InstanceSelection, Isolation: config.IsolationProcess,
+		Chain: []config.ChainMember{{Strategy: "resilient", Weight: 0.5}, {Strategy: "cost-optimal", Required: true}}}
+	got, err := FromConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type line struct {
+		Name, Path string
+		Args       []string
+		Chain      []ChainMember
+	}
+	var lines []line
+	for _, s := range got.Strategies {
+		lines = append(lines, line{s.Name, s.Path, s.Args, s.Chain})
+	}
+	want := []line{{Name: "cost-optimal", Path: c.StrategyBinary, Args: []string{"cost-optimal"}},
+		{Name: "mix", Chain: []ChainMember{{Strategy: "resilient", Weight: 0.5}, {Strategy: "cost-optimal", Required: true}}},
+		{Name: "resilient", Path: c.StrategyBinary, Args: []string{"resilient"}}, {Name: "savings", Path: c.StrategyBinary, Args: []string{"savings"}}}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := got.complete(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestChainsAndSwaps: a chain whose weights change is on probation as any other; a member
+// that turns bad is rolled back beneath it; and as a shadow it is asked, too.
+func TestChainsAndSwaps(t *testing.T) {
+	t.Parallel()
+	w := workloads(6)
+	w.Now = w.Now.Add(time.Minute)
+	member := func(behaviour ...string) Spec { return fakeSpec(t, "member", behaviour...) }
+	cfg := bound(chainOf(ChainMember{Strategy: "member"}, ChainMember{Strategy: "cost-optimal"}))
+	cfg.Strategies = append(cfg.Strategies, member("well"), Spec{Name: "aside", Chain: []ChainMember{{Strategy: "resilient"}}})
+	cfg.Shadow = []string{"aside"}
+	h := testHost(t, cfg)
+	settle(t, h)
+	ask := func() {
+		t.Helper()
+		prices, err := h.Price(t.Context(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := prices.ByPool["default"]; p.Outcome != string(OK) || p.Strategy != "mix chain" {
+			t.Fatalf("%s answered, outcome %s", p.Strategy, p.Outcome)
+		}
+	}
+	ask()
+	until(t, "the shadow", func() bool { st := statusOf(h, "aside"); return st.Shadow != nil && st.Counts.Outcomes[OK] > 0 })
+	cfg.Strategies[1] = member("turns-bad", "4")
+	if err := h.Apply(cfg); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, h)
+	until(t, "the member to be rolled back", func() bool {
+		ask()
+		return statusOf(h, "member").RolledBack != nil
+	})
+	ask()
+	cfg.Strategies[0] = chainOf(ChainMember{Strategy: "member", Weight: 0.5}, ChainMember{Strategy: "cost-optimal"})
+	if err := h.Apply(cfg); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, h)
+	if st := statusOf(h, "mix"); st.Trial == nil || st.Trial.State != Probation {
+		t.Errorf("a chain with other weights: %+v", st.Trial)
+	}
+	ask()
 }
