@@ -123,6 +123,10 @@ func (s *Strategy) surcharge(h sdk.Health, now time.Time) float64 {
 		s.config.ShortageCost*float64(shortages)*s.fading(h.LastShortage, now))
 }
 
+// fadeSteps is in how many steps a half goes: prices that changed all the time would have
+// every plan of the host be made anew.
+const fadeSteps = 16
+
 // fading is what is left, as a part, of the weight of what happened last at the given
 // time; where that is not known, all of it.
 func (s *Strategy) fading(last, now time.Time) float64 {
@@ -130,7 +134,7 @@ func (s *Strategy) fading(last, now time.Time) float64 {
 	if last.IsZero() || s.config.HalfLifeHours == 0 || age <= 0 {
 		return 1
 	}
-	return math.Exp2(-age / s.config.HalfLifeHours)
+	return math.Exp2(-math.Floor(age/s.config.HalfLifeHours*fadeSteps) / fadeSteps)
 }
 
 func (s *Strategy) limits() []sdk.Limit {

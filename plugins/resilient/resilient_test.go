@@ -42,6 +42,8 @@ func TestHistoryFades(t *testing.T) {
 		"now":                     {``, sdk.Health{Interruptions: 4, LastInterruption: req.Now}, 0.4},
 		"a day":                   {``, sdk.Health{Interruptions: 4, LastInterruption: ago(24 * time.Hour)}, 0.2},
 		"two days":                {``, sdk.Health{Interruptions: 4, LastInterruption: ago(48 * time.Hour)}, 0.1},
+		"in steps":                {``, sdk.Health{Interruptions: 4, LastInterruption: ago(24*time.Hour + 89*time.Minute)}, 0.2},
+		"and the next":            {``, sdk.Health{Interruptions: 4, LastInterruption: ago(24*time.Hour + 90*time.Minute)}, 0.2 * math.Exp2(-1.0/16)},
 		"when is not known":       {``, sdk.Health{Interruptions: 4}, 0.4},
 		"clocks that differ":      {``, sdk.Health{Interruptions: 4, LastInterruption: req.Now.Add(time.Minute)}, 0.4},
 		"an hour is the half":     {`{"halfLifeHours": 1}`, sdk.Health{Interruptions: 4, LastInterruption: ago(3 * time.Hour)}, 0.05},
