@@ -81,7 +81,7 @@ func dialInstance(ctx context.Context, spec Spec, log *zap.Logger) (_ *instance,
 	}
 	in.fence = who.fence()
 	if err := in.fence.check(spec); err != nil {
-		raw.Close()
+		_ = raw.Close()
 		return nil, err
 	}
 	// One connection, checked above: another one would be another process.
@@ -99,7 +99,7 @@ func dialInstance(ctx context.Context, spec Spec, log *zap.Logger) (_ *instance,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithIdleTimeout(0),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(sdk.MaxMessageBytes), grpc.MaxCallSendMsgSize(sdk.MaxMessageBytes)))
 	if err != nil {
-		raw.Close()
+		_ = raw.Close()
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	in.client = sdk.NewClient(in.conn)
@@ -130,11 +130,11 @@ func dialSocket(ctx context.Context, path string, who *peerID) (net.Conn, error)
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	if *who, err = credentialsOf(conn.(*net.UnixConn)); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("asking who serves there: %w", err)
 	}
 	if owner, ok := ownerOf(info); ok && who.known && owner != who.uid {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("user %d serves at a socket that user %d made", who.uid, owner)
 	}
 	return conn, nil

@@ -70,7 +70,8 @@ func (f *fake) hostile(req *sdk.PriceRequest, ans *sdk.PriceAnswer) {
 		select {}
 	case "spins":
 		go func() {
-			for {
+			for x := int64(0); ; x++ {
+				f.asked.Store(x)
 			}
 		}()
 	case "floods":

@@ -143,8 +143,7 @@ func (l *Lock) Write(path string) (err error) {
 	defer func() {
 		if err != nil {
 			file.Close()
-			os.Remove(file.Name())
-			err = fmt.Errorf("writing the lock file: %w", err)
+			err = errors.Join(fmt.Errorf("writing the lock file: %w", err), os.Remove(file.Name()))
 		}
 	}()
 	if _, err := file.Write(append(text, '\n')); err != nil {

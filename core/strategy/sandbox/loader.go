@@ -23,7 +23,7 @@ func Needs(program io.ReaderAt) []string {
 	if err != nil {
 		return nil // the kernel will say what is wrong with it
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it reads only, and closes nothing of the caller's
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
 			return libraries

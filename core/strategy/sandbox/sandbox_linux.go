@@ -79,7 +79,7 @@ func become(policy string, args []string) error {
 	}
 	if p.Use.Landlock > 0 {
 		if err := p.landlock(); err != nil {
-			return fmt.Errorf("Landlock: %w", err)
+			return fmt.Errorf("file rules (Landlock): %w", err)
 		}
 	}
 	if p.Use.Seccomp {
@@ -214,7 +214,7 @@ func (p Policy) landlock() error {
 	if errno != 0 {
 		return fmt.Errorf("making a rule set: %w", errno)
 	}
-	defer unix.Close(int(fd))
+	defer func() { _ = unix.Close(int(fd)) }()
 	rules := map[string]uint64{p.Dir: ownTree, "/dev/null": readFile | unix.LANDLOCK_ACCESS_FS_WRITE_FILE, "/dev/zero": readFile, "/dev/random": readFile, "/dev/urandom": readFile}
 	for _, path := range p.Read {
 		rules[path] = readTree
@@ -238,7 +238,7 @@ func allow(ruleset int, path string, rights uint64) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
