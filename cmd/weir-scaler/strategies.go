@@ -8,10 +8,14 @@ import (
 	"sync"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/google/go-containerregistry/pkg/authn"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/weir-project/weir/core/admin"
+	"github.com/weir-project/weir/core/cloud/aws/ecr"
+	"github.com/weir-project/weir/core/cloud/aws/sdkconf"
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/control"
 	"github.com/weir-project/weir/core/kube"
@@ -72,12 +76,22 @@ func openStrategies(ctx context.Context, cfg *config.Config, clients *kube.Clien
 	}
 	keep := zap.WrapCore(func(c zapcore.Core) zapcore.Core { return zapcore.NewTee(c, s.logs.Core()) })
 	s.host, err = strategy.New(specs, strategy.Options{Log: log.WithOptions(keep), OnCall: watch.strategyCall, OnState: watch.strategyState, Cost: planCost,
-		Artifacts: artifact.New(artifact.Options{Folder: cfg.StrategyFolder}),
+		Artifacts: artifact.New(artifact.Options{Folder: cfg.StrategyFolder, Keychain: registries(cfg)}),
 		Records:   strategy.RecordOptions{Folder: cfg.StrategyRecords.Folder, MaxBytes: cfg.StrategyRecords.MaxBytes}})
 	if err != nil {
 		return nil, usageError{err}
 	}
 	return s, nil
+}
+
+// registries knows their credentials: those of the Docker configuration, and on AWS of ECR.
+func registries(cfg *config.Config) authn.Keychain {
+	if cfg.Cloud.Kind != config.CloudAWS {
+		return authn.DefaultKeychain
+	}
+	return ecr.New(func(ctx context.Context) (sdk.Config, error) {
+		return sdkconf.Load(ctx, sdkconf.Options{Region: cfg.Region, Program: "weir-scaler", AttemptTimeout: time.Minute})
+	}, authn.DefaultKeychain)
 }
 
 // readSwaps takes in the swaps before the host starts, so that it starts with what is
