@@ -64,7 +64,7 @@ func TestStrategyTest(t *testing.T) {
 
 	bad := write(t, "settings.yaml", "floor: -1\n", 0o644)
 	code, out, errs = weir("strategy", "test", program, "--config", bad, "--latency-limit", "1m", "--", "savings")
-	if code != exitFailed || !strings.Contains(out, "config (fail): Configure: configuration: floor") || !strings.Contains(errs, "1 of 21 checks failed") {
+	if code != exitFailed || !strings.Contains(out, "config (fail): Configure: configuration: floor") || !strings.Contains(errs, "1 of 22 checks failed") {
 		t.Errorf("with wrong settings: exit code %d, stderr %q, stdout:\n%s", code, errs, out)
 	}
 }

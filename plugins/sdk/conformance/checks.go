@@ -270,20 +270,20 @@ func checkConcurrent(ctx context.Context, s *session, f *finding) {
 const latencyCalls = 5
 
 func checkLatency(ctx context.Context, s *session, f *finding) {
-	for _, p := range s.mine([]Problem{{Name: "5,000 nodes", Price: LargePrice()}, {Name: "5,000 nodes", Score: LargeScore()}}) {
-		l := Latency{Method: map[bool]string{true: "Price", false: "Score"}[p.Price != nil], Nodes: LargeNodes, Calls: latencyCalls}
-		if _, err := s.ask(ctx, &p); err != nil {
-			f.errorf("%s: %v", p.Name, err)
+	for _, q := range s.large() {
+		l := Latency{Method: q.method, Nodes: q.nodes, Calls: latencyCalls}
+		if _, err := s.answer(ctx, q); err != nil {
+			f.errorf("%s: %v", q.name, err)
 			continue
 		}
 		var took []time.Duration
 		for range latencyCalls {
 			begun := time.Now()
 			ctx, cancel := context.WithTimeout(ctx, callTime)
-			_, err := s.call(ctx, &p)
+			_, err := q.ask(ctx)
 			cancel()
 			if err != nil {
-				f.errorf("%s: %v", p.Name, err)
+				f.errorf("%s: %v", q.name, err)
 			}
 			took = append(took, time.Since(begun))
 		}

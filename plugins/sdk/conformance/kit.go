@@ -47,6 +47,7 @@ var checks = []check{
 	{"determinism", "equal questions have equal answers, if the manifest says so", false, checkDeterminism},
 	{"order", "the order of pools changes no answer, if the manifest says deterministic", false, checkOrder},
 	{"concurrent", "many calls at once are answered as one is", false, checkConcurrent},
+	{"levels", "plans and proposals are legal, if it makes any, and equal for equal questions", false, checkLevels},
 	{"latency", "5,000 nodes are answered within the limit", false, checkLatency},
 	{"catalogue", "an unknown catalogue is FAILED_PRECONDITION; the one before the last is still known", false, checkCatalogue},
 	{"cancelled", "calls that are given up leave the strategy able to answer", false, checkCancelled},
@@ -106,11 +107,17 @@ func Run(ctx context.Context, target Target, opts Options) (*Report, error) {
 	return s.report, ctx.Err()
 }
 
+// endTime is how long after a check that failed the end of the process is waited for.
+const endTime = 500 * time.Millisecond
+
 // one runs one check, and starts the strategy anew where it did not survive it.
 func (s *session) one(ctx context.Context, c check) {
 	begun, f := time.Now(), &finding{}
 	c.run(ctx, s, f)
 	if p, ok := s.live.(processInstance); ok {
+		if len(f.reasons) > 0 {
+			p.AwaitEnd(endTime) // a call fails a little before its process is gone
+		}
 		if ended, how := p.Ended(); ended {
 			if c.name != "shutdown" {
 				f.errorf("the process ended: %s", how)
@@ -166,7 +173,7 @@ func (s *session) stop() {
 	}
 }
 
-// kinds are those that the strategy serves at the level that the kit asks for.
+// serves says whether the strategy is one to ask.
 func (s *session) serves(p *Problem) bool { return s.manifest.Serves(p.Kind()) }
 
 // sample are the sample problems of the strategy's kinds.

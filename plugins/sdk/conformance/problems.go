@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/weir-project/weir/plugins/sdk"
@@ -161,6 +160,11 @@ func (p *Problem) check() error {
 			if m.Pool < 0 || m.Pool >= len(pools) {
 				return fmt.Errorf("move %d is of pool %d of %d", i, m.Pool, len(pools))
 			}
+			for _, n := range m.Remove {
+				if n.Offering < -1 || n.Offering >= offerings {
+					return fmt.Errorf("move %d removes offering %d of %d", i, n.Offering, offerings)
+				}
+			}
 			for _, n := range m.Launch {
 				if n.Offering < 0 || n.Offering >= offerings {
 					return fmt.Errorf("move %d launches offering %d of %d", i, n.Offering, offerings)
@@ -169,9 +173,17 @@ func (p *Problem) check() error {
 		}
 	}
 	for _, pool := range pools {
-		bad := func(o int) bool { return o < 0 || o >= offerings }
-		if slices.ContainsFunc(pool.Offerings, bad) || !slices.IsSorted(pool.Offerings) {
-			return fmt.Errorf("pool %q: its offerings are not ascending indexes below %d", pool.Name, offerings)
+		last := -1
+		for _, o := range pool.Offerings {
+			if o <= last || o >= offerings {
+				return fmt.Errorf("pool %q: offering %d: want ascending indexes below %d", pool.Name, o, offerings)
+			}
+			last = o
+		}
+		for _, r := range pool.Running {
+			if r.Offering < -1 || r.Offering >= offerings {
+				return fmt.Errorf("pool %q: runs offering %d of %d", pool.Name, r.Offering, offerings)
+			}
 		}
 	}
 	return nil

@@ -207,6 +207,16 @@ func (c *child) Ended() (bool, string) {
 	return true, text
 }
 
+// AwaitEnd implements processInstance.
+func (c *child) AwaitEnd(most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-c.ended:
+	case <-timer.C:
+	}
+}
+
 // Dial implements processInstance.
 func (c *child) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, c.addr.Network(), c.addr.String())

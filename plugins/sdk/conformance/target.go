@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -33,7 +34,8 @@ type Instance interface {
 type processInstance interface {
 	Instance
 	Ended() (bool, string) // whether the process is gone, and its last words
-	Kill()                 // at once
+	AwaitEnd(most time.Duration)
+	Kill() // at once
 	Signal(stop bool) error
 	Dial(ctx context.Context) (net.Conn, error) // past mutual TLS
 	Noise() []string                            // lines on standard output before the handshake
