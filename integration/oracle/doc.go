@@ -16,6 +16,9 @@
 // of its filters; what does not bind then is not legal. A draw that does not hold freely
 // is asked again with nominations.
 //
+// Consolidation is asked the same way: the end of a plan is made, the moved pods are let go
+// with their planned nodes, and every one of them must bind.
+//
 // Nodes have no kubelet: the controllers that would miss it are not started, and a small
 // provisioner makes the volumes that pods wait for. The package is for tests only.
 package oracle

@@ -52,7 +52,9 @@ func TestQuick(t *testing.T) {
 	if *draws > 0 {
 		t.Skip("the long run is asked for")
 	}
-	ask(t, start(t), quick)
+	c := start(t)
+	ask(t, c, quick)
+	everyEvictedPodHasAPlace(t, c)
 }
 
 func TestLong(t *testing.T) {
