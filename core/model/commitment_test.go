@@ -37,6 +37,34 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: %d nodes and %v USD/h are used, want %d and %v", name, got[0].UsedNodes, got[1].UsedUSDPerHour, c.ri, c.plan)
 		}
 	}
+	a, b, c, spot := node("m5.large", OnDemand, 0.5), node("m5.large", OnDemand, 0.5), node("r5.huge", OnDemand, 2), node("m5.large", Spot, 0.1)
+	cover := Cover(commitments, []*Node{a, b, c, spot})
+	for name, x := range map[string]struct {
+		gone []*Node
+		want float64
+	}{
+		"reserved":                          {[]*Node{a}, 0.5},
+		"both":                              {[]*Node{a, b}, 1},
+		"beyond the plan":                   {[]*Node{c}, 0},
+		"spot":                              {[]*Node{spot}, 0},
+		"nobody":                            {nil, 0},
+		"one covered and one that is not":   {[]*Node{a, c}, 0.5},
+		"one of another world, not covered": {[]*Node{node("m5.large", OnDemand, 0.5)}, 0},
+	} {
+		if got := cover.Idle(x.gone); got != x.want {
+			t.Errorf("%s: %v is paid anyhow, want %v", name, got, x.want)
+		}
+	}
+	plan := []Commitment{{Name: "plan", Covers: OfferingSelector{onDemand}, USDPerHour: 1}}
+	if got := Cover(plan, []*Node{a, b, c}).Idle([]*Node{a}); got != 0 {
+		t.Errorf("another node waits for what is freed, and %v is paid anyhow", got)
+	}
+	if got := Cover(plan, []*Node{a, b, c}).Idle([]*Node{a, c}); got != 0.5 {
+		t.Errorf("the one that waits goes as well, %v is paid anyhow", got)
+	}
+	if got := Cover(nil, []*Node{a}).Idle([]*Node{a}); got != 0 {
+		t.Errorf("without commitments %v is paid anyhow", got)
+	}
 	if diff := cmp.Diff(int64(1), commitments[0].UsedNodes); diff != "" {
 		t.Errorf("what was handed in has changed: %s", diff)
 	}

@@ -111,6 +111,11 @@ func TestMovesTellOfPods(t *testing.T) {
 	if diff := cmp.Diff(want, facts(), cmpopts.IgnoreFields(sdk.RemovedNode{}, "Offering")); diff != "" {
 		t.Error(diff)
 	}
+	w.Settings.Commitments = []model.Commitment{{Name: "ri", Nodes: 1, Covers: model.OfferingSelector{{Key: model.LabelInstanceType, Values: []string{"m5.xlarge"}}}}}
+	req, err := newMarket(w.Offerings).scoreRequest(w, w.Pools, []*model.Command{{Reason: model.Underutilized, Remove: w.Nodes, Before: 0.192}})
+	if err != nil || req.Moves[0].Committed != 0.192 {
+		t.Errorf("a reserved instance goes, and %v is paid anyhow (%v)", req.Moves[0].Committed, err)
+	}
 	n.Claim.ExpireAfter = time.Hour
 	if got := facts().Expires; got != time.Second {
 		t.Errorf("a node past its expiry has %s", got)

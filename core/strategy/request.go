@@ -295,9 +295,10 @@ func (m *market) scoreRequest(w *model.World, pools []*model.Pool, moves []*mode
 	for i, p := range pools {
 		position[p.Name] = i
 	}
+	covered := model.Cover(w.Settings.Commitments, w.Nodes)
 	for i, c := range moves {
 		v := sdk.Move{Pool: position[poolOf(c)], Reason: string(c.Reason), PodsEvicted: c.PodsEvicted, USDPerHourBefore: c.Before,
-			USDPerHourAfter: c.After, USDPerHourWorst: c.Worst}
+			USDPerHourAfter: c.After, USDPerHourWorst: c.Worst, Committed: min(covered.Idle(c.Remove), c.Before)}
 		for _, n := range c.Remove {
 			class := ""
 			if p := w.Pool(n.Pool()); p != nil {

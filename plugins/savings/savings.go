@@ -108,6 +108,9 @@ func (s *Strategy) Score(_ context.Context, req *sdk.ScoreRequest) (*sdk.ScoreAn
 // judge counts the saving at the dearest alternative: it is what may be paid.
 func (s *Strategy) judge(m *sdk.Move) sdk.Verdict {
 	saved := m.USDPerHourBefore - math.Max(m.USDPerHourAfter, m.USDPerHourWorst)
+	if m.Reason != "Empty" { // which goes all the same: nobody is disturbed
+		saved -= m.Committed
+	}
 	score := saved * s.lasts(m) / ((s.pods(m) + moveWeight) * s.config.USDPerPod)
 	v := sdk.Verdict{Accept: true, Score: score,
 		Reason: fmt.Sprintf("saves %.4f USD/h for %d pods moved, score %.2f", saved, m.PodsEvicted, score)}
@@ -116,11 +119,19 @@ func (s *Strategy) judge(m *sdk.Move) sdk.Verdict {
 	}
 	switch {
 	case saved <= 0:
-		v.Accept, v.Reason = false, fmt.Sprintf("saves nothing: %.4f USD/h before, %.4f after at worst", m.USDPerHourBefore, m.USDPerHourBefore-saved)
+		v.Accept, v.Reason = false, fmt.Sprintf("saves nothing: %.4f USD/h before, %.4f after at worst%s", m.USDPerHourBefore, math.Max(m.USDPerHourAfter, m.USDPerHourWorst), paidAnyhow(m))
 	case score < s.config.Floor:
 		v.Accept, v.Reason = false, v.Reason+fmt.Sprintf(" is under the floor of %g", s.config.Floor)
 	}
 	return v
+}
+
+// paidAnyhow tells of commitments, where there are any.
+func paidAnyhow(m *sdk.Move) string {
+	if m.Committed == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %.4f is paid for anyhow", m.Committed)
 }
 
 // pods is as how many ordinary pods those count that the move evicts.

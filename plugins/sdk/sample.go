@@ -33,7 +33,7 @@ func SampleScore() *ScoreRequest {
 	return &ScoreRequest{Catalogue: price.Catalogue, Now: price.Now, Pools: price.Pools, Moves: []Move{
 		{Pool: 0, Reason: "Empty", Remove: []RemovedNode{{Name: "n1", Offering: 0, USDPerHour: 0.0864, Age: time.Hour}}, USDPerHourBefore: 0.0864},
 		{Pool: 0, Reason: "Underutilized", Remove: []RemovedNode{{Name: "n2", Offering: 4, USDPerHour: 0.1728, Pods: 4, Age: 3 * time.Hour, Expires: 27 * time.Hour, PodFacts: PodFacts{DeletionCost: 100, Priorities: 2000, Young: 1, Restarts: 2}}},
-			PodsEvicted: 4, USDPerHourBefore: 0.1728},
+			PodsEvicted: 4, USDPerHourBefore: 0.1728, Committed: 0.01},
 		{Pool: 1, Reason: "Underutilized", Remove: []RemovedNode{{Name: "n3", Offering: 8, USDPerHour: 0.1632, Pods: 40, Age: 30 * time.Hour}},
 			Launch: []LaunchedNode{{Offering: 4, USDPerHour: 0.1528}}, PodsEvicted: 40, USDPerHourBefore: 0.1632, USDPerHourAfter: 0.1528, USDPerHourWorst: 0.1532},
 		{Pool: 1, Reason: "Drifted", Remove: []RemovedNode{{Name: "n4", Offering: -1, USDPerHour: 0.096, Pods: 2}},

@@ -301,6 +301,7 @@ type Move struct {
 	USDPerHourBefore float64
 	USDPerHourAfter  float64
 	USDPerHourWorst  float64 // After, should the dearest alternative be launched
+	Committed        float64 // of USDPerHourBefore, what is paid anyhow when the nodes are gone, USD per hour
 }
 
 // RemovedNode is a node that a move takes away.

@@ -16,7 +16,8 @@ func fromScoreRequest(r *ScoreRequest) *consolidationv1.ScoreRequest {
 	for i := range r.Moves {
 		v := &r.Moves[i]
 		out := &consolidationv1.Move{Pool: uint32(v.Pool), Reason: v.Reason, PodsEvicted: uint32(v.PodsEvicted), PodDeletionCost: v.PodDeletionCost,
-			UsdPerHourBefore: v.USDPerHourBefore, UsdPerHourAfter: v.USDPerHourAfter, UsdPerHourAfterWorst: v.USDPerHourWorst}
+			UsdPerHourBefore: v.USDPerHourBefore, UsdPerHourAfter: v.USDPerHourAfter, UsdPerHourAfterWorst: v.USDPerHourWorst,
+			CommittedUsdPerHour: v.Committed}
 		for _, n := range v.Remove {
 			out.Remove = append(out.Remove, fromRemoved(&n))
 		}
@@ -59,7 +60,8 @@ func toScoreRequest(c *Catalogue, m *consolidationv1.ScoreRequest) (*ScoreReques
 			return nil, fmt.Errorf("move %d is of pool %d of %d", i, in.Pool, len(pools))
 		}
 		v := Move{Pool: int(in.Pool), Reason: in.Reason, PodsEvicted: int(in.PodsEvicted), PodDeletionCost: in.PodDeletionCost,
-			USDPerHourBefore: in.UsdPerHourBefore, USDPerHourAfter: in.UsdPerHourAfter, USDPerHourWorst: in.UsdPerHourAfterWorst}
+			USDPerHourBefore: in.UsdPerHourBefore, USDPerHourAfter: in.UsdPerHourAfter, USDPerHourWorst: in.UsdPerHourAfterWorst,
+			Committed: in.CommittedUsdPerHour}
 		for _, n := range in.Remove {
 			node := toRemoved(n)
 			if node.Offering >= len(c.Offerings) {

@@ -117,8 +117,11 @@ type Move struct {
 	UsdPerHourAfter float64 `protobuf:"fixed64,8,opt,name=usd_per_hour_after,json=usdPerHourAfter,proto3" json:"usd_per_hour_after,omitempty"`
 	// The same, should the dearest alternative be launched.
 	UsdPerHourAfterWorst float64 `protobuf:"fixed64,9,opt,name=usd_per_hour_after_worst,json=usdPerHourAfterWorst,proto3" json:"usd_per_hour_after_worst,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// What of usd_per_hour_before is paid anyhow when the nodes are gone, USD per hour:
+	// commitments that nothing else that runs would use.
+	CommittedUsdPerHour float64 `protobuf:"fixed64,10,opt,name=committed_usd_per_hour,json=committedUsdPerHour,proto3" json:"committed_usd_per_hour,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Move) Reset() {
@@ -210,6 +213,13 @@ func (x *Move) GetUsdPerHourAfter() float64 {
 func (x *Move) GetUsdPerHourAfterWorst() float64 {
 	if x != nil {
 		return x.UsdPerHourAfterWorst
+	}
+	return 0
+}
+
+func (x *Move) GetCommittedUsdPerHour() float64 {
+	if x != nil {
+		return x.CommittedUsdPerHour
 	}
 	return 0
 }
@@ -1315,7 +1325,7 @@ const file_weir_consolidation_v1_consolidation_proto_rawDesc = "" +
 	"\x0ecatalogue_hash\x18\x01 \x01(\fR\rcatalogueHash\x12,\n" +
 	"\x03now\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x121\n" +
 	"\x05pools\x18\x03 \x03(\v2\x1b.weir.strategy.v1.PoolStateR\x05pools\x121\n" +
-	"\x05moves\x18\x04 \x03(\v2\x1b.weir.consolidation.v1.MoveR\x05moves\"\x8e\x03\n" +
+	"\x05moves\x18\x04 \x03(\v2\x1b.weir.consolidation.v1.MoveR\x05moves\"\xc3\x03\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12:\n" +
@@ -1325,7 +1335,9 @@ const file_weir_consolidation_v1_consolidation_proto_rawDesc = "" +
 	"\x11pod_deletion_cost\x18\x06 \x01(\x03R\x0fpodDeletionCost\x12-\n" +
 	"\x13usd_per_hour_before\x18\a \x01(\x01R\x10usdPerHourBefore\x12+\n" +
 	"\x12usd_per_hour_after\x18\b \x01(\x01R\x0fusdPerHourAfter\x126\n" +
-	"\x18usd_per_hour_after_worst\x18\t \x01(\x01R\x14usdPerHourAfterWorst\"\xe4\x02\n" +
+	"\x18usd_per_hour_after_worst\x18\t \x01(\x01R\x14usdPerHourAfterWorst\x123\n" +
+	"\x16committed_usd_per_hour\x18\n" +
+	" \x01(\x01R\x13committedUsdPerHour\"\xe4\x02\n" +
 	"\vRemovedNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\boffering\x18\x02 \x01(\rH\x00R\boffering\x88\x01\x01\x12 \n" +
