@@ -65,6 +65,7 @@ type Front struct {
 	stock     []*Reservation
 	placement []*PlacementGroup
 	machines  map[string]*machine
+	statuses  map[string]Status
 	quotas    map[string]int // vCPUs by capacity type
 	refusals  []refusal
 	spot      map[[2]string]float64 // type, zone
@@ -90,7 +91,7 @@ func New(o Options) *Front {
 		o.Delays = Instant
 	}
 	return &Front{
-		opts: o, buckets: map[string]*rate.Limiter{}, calls: map[string]int{}, tokens: map[string]answered{}, machines: map[string]*machine{},
+		opts: o, buckets: map[string]*rate.Limiter{}, calls: map[string]int{}, tokens: map[string]answered{}, machines: map[string]*machine{}, statuses: map[string]Status{},
 		quotas: map[string]int{}, spot: map[[2]string]float64{},
 		ec2: sim.New(sim.Config{Now: o.Now, Account: Account, Region: Region, Delays: o.Delays, Catalogue: func(class *model.NodeClass) []*model.Offering {
 			list := o.Table.Offerings(&model.NodeClass{Name: class.Name, Family: "Custom"}, o.Zones, catalogue.Options{Region: Region})
@@ -155,6 +156,7 @@ var operations = map[string]operation{
 	"DescribeLaunchTemplateVersions": describeLaunchTemplateVersions, "DeleteLaunchTemplate": deleteLaunchTemplate,
 	"CreateFleet": createFleet, "RunInstances": runInstances, "DescribeInstances": describeInstances,
 	"DescribeInstanceAttribute": describeInstanceAttribute, "TerminateInstances": terminateInstances, "CreateTags": createTags,
+	"DescribeInstanceStatus": describeInstanceStatus,
 }
 
 // ServeHTTP implements http.Handler.
