@@ -60,6 +60,10 @@ func (r *Remembering) Same() int {
 func (r *Remembering) Disrupt(w *model.World, prices *model.Prices, score execute.Scorer, o execute.DisruptOptions) (*model.Plan, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if o.Propose != nil { // who finds moves by himself is asked at each pass: his answer cannot be had without the search
+		r.last = nil
+		return r.Planner.Disrupt(w, prices, score, o)
+	}
 	if r.last.holds(w, prices, o) {
 		same, err := r.last.confirmed(score)
 		if err != nil {
