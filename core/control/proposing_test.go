@@ -27,7 +27,9 @@ func TestProposersAreAskedAtEveryPass(t *testing.T) {
 	search := &counting{}
 	r := control.Remember(search)
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	score := func(moves []*model.Command) ([]model.MoveScore, error) { return make([]model.MoveScore, len(moves)), nil }
+	score := func(moves []*model.Command) ([]model.MoveScore, error) {
+		return make([]model.MoveScore, len(moves)), nil
+	}
 	by := &model.Proposer{Pools: map[string]bool{"p": true}}
 	for i, step := range []struct {
 		by   *model.Proposer
