@@ -1,8 +1,8 @@
 // Package disrupt plans which nodes to give back: empty ones, ones whose pods fit
 // elsewhere, drifted and expired ones.
 //
-// What comes in is a world, the word of a consolidation strategy on each command
-// and what is in flight; what goes out is a plan whose commands name the nodes to
+// What comes in is a world, the word of a consolidation strategy on each command, or
+// the moves that it finds by itself, and what is in flight; what goes out is a plan whose commands name the nodes to
 // remove and where each of their pods goes, and, for every node that stays, a
 // reason that a person can act on. Every command is strictly cheaper than what it
 // replaces, save for forced ones (expiry, drift), and no budget of a pool is

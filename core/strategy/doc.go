@@ -3,7 +3,8 @@
 //
 // What comes in is a configuration (which strategies there are, which is bound
 // where) and, for each call, a world. What goes out are model.Prices and
-// model.MoveScore, with the name of who answered and how it went. A strategy with a
+// model.MoveScore, with the name of who answered and how it went; from strategies that
+// decide by themselves, drafts of nodes and proposals of moves. A strategy with a
 // path runs as a process of its own through hashicorp/go-plugin over gRPC: its
 // executable is opened once, hashed, held against the pin and executed from a
 // private copy; its environment is empty but for an allow-list; calls have
