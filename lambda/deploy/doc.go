@@ -47,8 +47,9 @@
 // them or may escalate. The API server must be in reach, and so must S3, where the
 // answers go.
 //
-// Two runs for one release at a time are not guarded against: CloudFormation sends one
-// request after the other.
+// Two runs for one release at a time are not guarded against here: CloudFormation sends one
+// request after the other, and the function has one concurrent run, unless the account has
+// none to reserve.
 //
 // # Rooms
 //

@@ -102,7 +102,7 @@ func Keys() []Key {
 		one("clusterSecurityGroup", "id of the cluster's security group, which lets that group in; left out, you do", matches(groupID, "the id of a security group"), func(c *Config) *string { return &c.ClusterSecurityGroup }),
 		many("discoverySubnets", "ids of subnets to tag `karpenter.sh/discovery` for node classes", matches(subnetID, "ids of subnets"), func(c *Config) *[]string { return &c.DiscoverySubnets }),
 		many("discoverySecurityGroups", "ids of security groups to tag so", matches(groupID, "ids of security groups"), func(c *Config) *[]string { return &c.DiscoverySecurityGroups }),
-		{Name: "reservedConcurrency", Default: strconv.Itoa(drainConcurrency), Help: "concurrent runs of the drainer that nobody else may use; 0 where the account has none to spare", check: checkReserved,
+		{Name: "reservedConcurrency", Default: strconv.Itoa(drainConcurrency), Help: "concurrent runs of the drainer that nobody else may use, with one more for the installer; 0 where the account has none to spare", check: checkReserved,
 			set: func(c *Config, v string) { c.ReservedConcurrency, _ = strconv.Atoi(v) }}, // checked before
 		one("permissionsBoundary", "policy, by ARN or name, that bounds every role of the stack", matches(policyName, "the ARN or name of a policy"), func(c *Config) *string { return &c.PermissionsBoundary }),
 		one("kmsKey", "customer-managed key of table, queues and logs: the ARN of one, whose policy lets CloudWatch Logs and EventBridge use it, or create; left out, keys of AWS", matches(keyARN, "the ARN of a key, or create"), func(c *Config) *string { return &c.Key }),

@@ -186,9 +186,14 @@ func TestDiscoveryTags(t *testing.T) {
 
 func TestReservedConcurrency(t *testing.T) {
 	t.Parallel()
-	p := synth(t, func(c *Config) { c.ReservedConcurrency = 0 }).get(t, "InterruptionDrainer").Properties
-	if p["ReservedConcurrentExecutions"] != nil { // 0 would stop it
-		t.Errorf("the drainer has %v runs", p["ReservedConcurrentExecutions"])
+	none := synth(t, func(c *Config) { c.ReservedConcurrency = 0 })
+	for id, want := range map[string]string{"InterruptionDrainer": "10", "ReleaseInstaller": "1"} { // two installers at once would fight
+		if got := show(standard(t).get(t, id).Properties["ReservedConcurrentExecutions"]); got != want {
+			t.Errorf("%s has %s runs of its own, expected %s", id, got, want)
+		}
+		if got := none.get(t, id).Properties["ReservedConcurrentExecutions"]; got != nil { // 0 would stop it
+			t.Errorf("%s has %v runs of its own", id, got)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type ReleaseProps struct {
 	Values                                      map[string]any // of infra/chart, without clusterName and image
 	Network                                     *Network       // where the function runs; nil = outside a VPC
 	Key                                         *CustomerKey   // of its logs; nil = one of AWS
+	Alone                                       bool           // Lambda starts no second run beside one; takes one of the account's concurrent runs
 }
 
 // Release installs, upgrades and removes the charts by a custom resource, whose function
@@ -52,13 +53,17 @@ func NewRelease(scope constructs.Construct, id string, p ReleaseProps) *Release 
 		Description: jsii.String("Weir's installer on cluster " + p.ClusterName),
 	})
 	logs := logGroup(c, "InstallerLogs", p.Key)
-	r.Installer = awslambda.NewFunction(c, jsii.String("Installer"), &awslambda.FunctionProps{
+	props := &awslambda.FunctionProps{
 		Description: jsii.String("Weir: installs, upgrades and removes the charts"),
 		Code:        awslambda.Code_FromAsset(jsii.String(p.DeployDir), nil), Handler: jsii.String("bootstrap"),
 		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Architecture: awslambda.Architecture_ARM_64(),
 		Timeout: awscdk.Duration_Seconds(jsii.Number(installSeconds)), MemorySize: jsii.Number(installMemoryMB),
 		LogGroup: logs, Role: role,
-	})
+	}
+	if p.Alone { // a request that comes meanwhile is repeated by Lambda, for hours
+		props.ReservedConcurrentExecutions = jsii.Number(1)
+	}
+	r.Installer = awslambda.NewFunction(c, jsii.String("Installer"), props)
 	p.Network.Place(c, role, r.Installer)
 	policy := attach(c, "Policy", "Logs of Weir's installer, and whether its cluster is there", role, []Statement{ownLogs(*logs.LogGroupArn()), {
 		Sid: "AllowCluster", Actions: []string{"eks:DescribeCluster"},

@@ -156,7 +156,7 @@ func TestInstaller(t *testing.T) {
 	equal(t, "installer", map[string]any{"runtime": p["Runtime"], "architectures": p["Architectures"], "memory": p["MemorySize"], "handler": p["Handler"], "timeout": p["Timeout"],
 		"reserved": p["ReservedConcurrentExecutions"], "vpc": p["VpcConfig"], "environment": p["Environment"]},
 		map[string]any{"runtime": "provided.al2023", "architectures": []any{"arm64"}, "memory": 1024, "handler": "bootstrap", "timeout": 900,
-			"reserved": nil, "vpc": nil, "environment": nil})
+			"reserved": 1, "vpc": nil, "environment": nil})
 	if _, ok := tp.Resources["ReleaseInstallerEventInvokeConfig"]; ok {
 		t.Error("a run that was killed is not repeated: there is a configuration of invocations")
 	}

@@ -77,7 +77,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	if cfg.Chart == ChartInstall {
 		release = NewRelease(stack, "Release", ReleaseProps{
 			ClusterName: cfg.ClusterName, Endpoint: cfg.Endpoint, CertificateAuthority: cfg.CertificateAuthority,
-			Namespace: cfg.Namespace, DeployDir: cfg.DeployDir, Image: cfg.Image, Values: values, Network: network, Key: key,
+			Namespace: cfg.Namespace, DeployDir: cfg.DeployDir, Image: cfg.Image, Values: values, Network: network, Key: key, Alone: cfg.ReservedConcurrency > 0,
 		})
 		// The scaler looks at its table and uses its role when it starts, and the functions act
 		// on what it says of itself.
