@@ -108,7 +108,7 @@ require (
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
-	github.com/weir-project/weir/plugins/proto v0.0.0-00010101000000-000000000000 // indirect
+	github.com/weir-project/weir/plugins/proto v0.0.0-00010101000000-000000000000
 	github.com/weir-project/weir/plugins/sdk v0.0.0-00010101000000-000000000000
 	github.com/x448/float16 v0.8.4 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
