@@ -95,7 +95,12 @@ func try(secret string, host int) map[string]string {
 	note("dial a path", err)
 	note("signal the host", unix.Kill(host, 0))
 	note("signal a thread of the host", unix.Tgkill(host, host, 0))
-	note("trace the host", unix.PtraceAttach(host))
+	err = unix.PtraceAttach(host)
+	note("trace the host", err)
+	if err == nil { // it is stopped now, and has to go on
+		_, _ = unix.Wait4(host, nil, unix.WALL, nil)
+		_ = unix.PtraceDetach(host)
+	}
 	note("the host's limits", unix.Prlimit(host, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 20}, nil))
 	note("forget the parent-death signal", unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0))
 	note("leave the group", unix.Setpgid(0, 0))
