@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -195,7 +196,7 @@ func TestBench(t *testing.T) {
 			continue
 		}
 		for dec := xml.NewDecoder(bytes.NewReader(b)); ; {
-			if _, err := dec.Token(); err == io.EOF {
+			if _, err := dec.Token(); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				t.Fatalf("the chart is no XML: %v", err)

@@ -65,10 +65,10 @@ func ReadRecords(r io.Reader, file string) iter.Seq2[*Recorded, error] {
 				yield(nil, &RecordError{File: file, Line: n, Expected: expected, Err: err, Unfinished: errors.Is(err, io.ErrUnexpectedEOF)})
 			}
 			switch {
-			case err == io.EOF && n == 1:
+			case errors.Is(err, io.EOF) && n == 1:
 				fail("at least one line", errors.New("the file is empty"))
 				return
-			case err == io.EOF:
+			case errors.Is(err, io.EOF):
 				return
 			case errors.Is(err, io.ErrUnexpectedEOF):
 				fail("a complete line that ends with a newline", err)

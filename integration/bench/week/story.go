@@ -130,7 +130,7 @@ func (s *Story) apps(rnd *rand.Rand) []*app {
 	for i := 0; left > 0; i++ {
 		a := &app{name: fmt.Sprintf("app-%03d", i), milli: []int{100, 250, 250, 500, 500, 1000, 1000, 2000, 4000}[rnd.IntN(9)]}
 		a.mib = a.milli * []int{1, 2, 2, 4, 4, 8}[rnd.IntN(6)] * 1024 / 1000
-		share := left
+		var share float64
 		if s.Nodes >= 20 {
 			share = float64(s.Nodes) * 8 * 0.8 * (0.005 + 0.025*rnd.Float64())
 		} else {
