@@ -60,7 +60,7 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	near.bounds = newStrategyBounds(w, prices, func(n *model.Node) bool { return opts.Running[n.ID()] || slices.Contains(expired, n) })
 	candidates := cands
 	cands = movable(cands, near, stays)
-	if len(cands)+len(expired) > 0 {
+	if len(candidates)+len(expired) > 0 {
 		near.prefer(prices)
 	}
 
@@ -87,7 +87,13 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	plan.Blocked = blocked
 	ended(deadline, plan)
 	if opts.Bound && w.Budget.MayPlace() {
-		plan.LowerBoundUSDPerHour = lowerBound(w, goes)
+		surplus := map[*model.Node]bool{}
+		for _, c := range plan.Commands {
+			for _, n := range c.Remove {
+				surplus[n] = !goes[n]
+			}
+		}
+		plan.LowerBoundUSDPerHour = lowerBound(w, goes, surplus)
 	}
 	return plan
 }
@@ -227,12 +233,16 @@ func sequence(cands []*Candidate, by ranking) string {
 // nodes that stay, on their own nodes, or on new ones. What pods ask of each other is left
 // out: it can only raise the price, and the pods that run now must not stand in their own
 // way.
-func lowerBound(w *model.World, mayGo map[*model.Node]bool) float64 {
+func lowerBound(w *model.World, mayGo, surplus map[*model.Node]bool) float64 {
 	var pods []*model.Pod
 	var kept []engine.Kept
 	stays := 0.0
 	for _, n := range w.Nodes {
+		if surplus[n] {
+			continue
+		}
 		room := n.Allocatable
+		var own resource.Vector
 		price := 0.0
 		if n.Managed() && n.PriceKnown {
 			price = n.USDPerHour
@@ -253,9 +263,10 @@ func lowerBound(w *model.World, mayGo map[*model.Node]bool) float64 {
 				alone.Topology = nil
 				p = &alone
 			}
+			own = own.Add(p.Requests)
 			pods = append(pods, p)
 		}
-		kept = append(kept, engine.Kept{Room: room, USDPerHour: price})
+		kept = append(kept, engine.Kept{Room: room.Max(own), USDPerHour: price})
 	}
 	bare := *w
 	bare.Nodes, bare.Pods = nil, nil

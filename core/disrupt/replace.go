@@ -198,7 +198,7 @@ func (r *replacer) look() {
 		silent := resource.Vector{}
 		add := func(p *model.Pod, guest bool) {
 			switch {
-			case matters != nil && !matters[p]:
+			case matters != nil && !matters[p] && (!guest || r.p.rooms.around.nodes[p] != nil): // those that wait are not among the running ones
 				silent = silent.Add(p.Requests)
 			case guest:
 				c.Pods = append(c.Pods, bound(p, n.ID()))

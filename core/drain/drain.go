@@ -355,14 +355,14 @@ func (s *State) pod(r *Result, p *model.Pod, pdbs []*model.PDB, open bool, now t
 
 // forceAt is when the pod is deleted past its budgets, with false where it never is.
 func (s *State) forceAt(p *model.Pod) (time.Time, bool) {
+	if s.signals(p) {
+		return s.Interruption.Add(-p.GracePeriod), true
+	}
 	if s.Deadline != nil {
 		if p.Deleting != nil {
 			return s.Started, p.Deleting.After(*s.Deadline)
 		}
 		return s.Deadline.Add(-p.GracePeriod), true
-	}
-	if s.Interruption != nil && p.Annotations[AnnotationAtDeadline] == AtDeadlineSignal && p.Deleting == nil {
-		return s.Interruption.Add(-p.GracePeriod), true
 	}
 	return time.Time{}, false
 }
@@ -370,7 +370,7 @@ func (s *State) forceAt(p *model.Pod) (time.Time, bool) {
 // force deletes the pod with the grace that is left.
 func (s *State) force(r *Result, p *model.Pod, now time.Time) {
 	end := s.Deadline
-	if end == nil {
+	if s.signals(p) {
 		end = s.Interruption
 	}
 	m := s.memory(p)
@@ -470,4 +470,11 @@ func names(p *model.Pod, pdbs []*model.PDB) string {
 		return "its PodDisruptionBudget"
 	}
 	return "PodDisruptionBudget " + strings.Join(out, ", ")
+}
+
+// signals says whether the pod is deleted with the grace that is left before its machine is
+// taken, which is before the drain's own deadline.
+func (s *State) signals(p *model.Pod) bool {
+	return s.Interruption != nil && p.Deleting == nil && p.Annotations[AnnotationAtDeadline] == AtDeadlineSignal &&
+		(s.Deadline == nil || s.Interruption.Before(*s.Deadline))
 }

@@ -59,6 +59,9 @@ func (x *Executor) admits(claim string, urgent bool) func(*model.Pod) (bool, tim
 		if b == nil {
 			return true, time.Time{}
 		}
+		if _, asked := x.evicting[p.UID]; asked {
+			return false, time.Time{} // not answered yet
+		}
 		g := x.gateOf(b)
 		e := evicting{budget: b.Namespace + "/" + b.Name}
 		switch {
