@@ -119,10 +119,10 @@ func TestOnlyTheEdgeTalksToTheCluster(t *testing.T) {
 
 // neverLinked says, per binary or module part, what it must not carry, and why.
 var neverLinked = []struct{ from, prefix, why string }{
-	{"cmd/weir", "github.com/aws/aws-sdk-go-v2/aws", "the operator's command works on files alone: of the SDK it has types to show, no client"},
-	{"cmd/weir", "github.com/aws/aws-sdk-go-v2/config", "the operator's command works on files alone"},
-	{"cmd/weir", "github.com/aws/smithy-go/transport", "the operator's command works on files alone"},
-	{"cmd/weir", "k8s.io/client-go/kubernetes", "the operator's command reads one lease and forwards one port, for which core/kube/forward has no need of a clientset"},
+	{"cmd/weir", "github.com/aws/aws-sdk-go-v2/aws", "the operator's command works on files and the API server alone: of the SDK it has types to show, no client"},
+	{"cmd/weir", "github.com/aws/aws-sdk-go-v2/config", "the operator's command works on files and the API server alone"},
+	{"cmd/weir", "github.com/aws/smithy-go/transport", "the operator's command works on files and the API server alone"},
+	{"cmd/weir", "k8s.io/client-go/kubernetes", "the operator's command lists objects, reads one lease and forwards one port, for which core/kube/raw has no need of a clientset"},
 	{"cmd/weir", "github.com/google/go-containerregistry", "programs are fetched by the scaler; the operator's command names them"},
 	{"cmd/weir", "sigs.k8s.io/karpenter", "Karpenter may be linked only in integration/peer"},
 	{"cmd/weir-scaler", "sigs.k8s.io/controller-runtime", "client-go is used directly"},

@@ -392,10 +392,14 @@ func (t *Type) price(o *model.Offering, p Price, opts Options) {
 	}
 }
 
-// region guesses the region from a zone name such as us-east-1a: without its letter.
 func region(opts Options, zone string) string {
 	if opts.Region != "" {
 		return opts.Region
 	}
-	return strings.TrimRight(zone, "abcdefghijklmnopqrstuvwxyz")
+	return RegionOf(zone)
 }
+
+// RegionOf guesses the region from a zone name such as us-east-1a: without its letter.
+// A local zone such as us-east-1-bos-1a, which has prices of its own, is none of its
+// region's by that.
+func RegionOf(zone string) string { return strings.TrimRight(zone, "abcdefghijklmnopqrstuvwxyz") }

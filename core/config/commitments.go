@@ -87,8 +87,8 @@ func (d *decoder) origin(path string) string {
 // commitments reads a file of commitments: one document, its header as that of the
 // configuration, then the fields of Commitments without file.
 func (d *decoder) commitments(data []byte, into *Commitments) {
-	if len(data) > maxFile {
-		d.errs.add(d.file, "", "is %d bytes long, at most %d are read", len(data), maxFile)
+	if len(data) > MaxFile {
+		d.errs.add(d.file, "", "is %d bytes long, at most %d are read", len(data), MaxFile)
 		return
 	}
 	var doc, second yaml.Node

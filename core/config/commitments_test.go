@@ -87,6 +87,7 @@ func TestBadCommitments(t *testing.T) {
 		"two documents":         {"commitments: {file: f.yaml}", kind + "---\n" + kind, "f.yaml: has more than one document"},
 		"no YAML":               {"commitments: {file: f.yaml}", "a: [", "f.yaml: is not YAML or JSON"},
 		"a list":                {"commitments: {file: f.yaml}", "[]", "f.yaml:1: expected fields"},
+		"a file in the file":    {"commitments: {file: f.yaml}", kind + "file: g.yaml\n", `f.yaml:3: commitments.file: unknown field; known here: apiVersion, kind, savingsPlans, reservedInstances`},
 		"a fault in the file":   {"commitments: {file: f.yaml}", kind + "reservedInstances:\n- count: many\n", `f.yaml:4: commitments.reservedInstances[0].count: is "many", expected a whole number`},
 		"a bad value in the file": {"commitments: {file: f.yaml}", kind + "savingsPlans:\n- usdPerHour: -1\n",
 			"f.yaml:4: commitments.savingsPlans[0].usdPerHour: is -1"},
@@ -122,7 +123,16 @@ func TestChains(t *testing.T) {
 		"itself":           {chain("[{strategy: mix}]"), "which is a chain"},
 		"a chain":          {chain("[{strategy: other}]") + "  other: {kind: instance-selection, chain: [{strategy: resilient}]}\n", `is "other", which is a chain`},
 		"a weight":         {chain("[{strategy: resilient, weight: -1}]"), "strategies.mix.chain[0].weight: is -1, expected a number above 0"},
-		"a program, too":   {strings.Replace(chain("[{strategy: resilient}]"), "    chain", "    config: {a: 1}\n    chain", 1), "is given beside path, image, socket or config"},
+		"a program, too":   {strings.Replace(chain("[{strategy: resilient}]"), "    chain", "    config: {a: 1}\n    chain", 1), "c.yaml:7: strategies.mix.config: is given, and chain is given: a chain has no program"},
+		"a program's pin":  {strings.Replace(chain("[{strategy: resilient}]"), "    chain", "    sha256: "+strings.Repeat("0a", 32)+"\n    chain", 1), "c.yaml:7: strategies.mix.sha256: is given, and chain is given"},
+		"a usual bound":    {strings.Replace(chain("[{strategy: resilient}]"), "    chain", "    cpuLimit: 0.75\n    chain", 1), "c.yaml:7: strategies.mix.cpuLimit: is given, and chain is given"},
+		"time to answer":   {strings.Replace(chain("[{strategy: resilient}]"), "    chain", "    callTimeout: 1ms\n    chain", 1), "c.yaml:7: strategies.mix.callTimeout: is 1ms, expected 10ms to 1m0s"},
+		"no weight":        {chain("[{strategy: resilient, weight: 0}]"), "c.yaml:7: strategies.mix.chain[0].weight: is 0, expected a number above 0"},
+		"less than none":   {chain("[{strategy: resilient, weight: -0.0}]"), "strategies.mix.chain[0].weight: is -0, expected a number above 0"},
+		"no number":        {chain("[{strategy: resilient, weight: .nan}]"), `strategies.mix.chain[0].weight: is ".nan", expected a number`},
+		"nobody at all":    {chain("[]"), "c.yaml:7: strategies.mix.chain: has 0 members, expected 1 to 16"},
+		"of a built-in":    {"strategies: {savings: {chain: []}}", "strategies.savings.chain: has 0 members"},
+		"an empty one in":  {chain("[{strategy: other}]") + "  other: {kind: instance-selection, chain: []}\n", `is "other", which is a chain`},
 		"a name built in":  {"strategies: {first-fit: {chain: [{strategy: resilient}]}}", `is given to "first-fit", which is built in`},
 		"no kind":          {"strategies: {mix: {chain: [{strategy: resilient}]}}", `strategies.mix.kind: is ""`},
 		"bound, other way": {chain("[{strategy: resilient}]") + "bindings: {consolidation: mix}", `bindings.consolidation: strategy "mix" is of kind instance-selection`},
@@ -134,5 +144,22 @@ func TestChains(t *testing.T) {
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// TestWeights: a member that says none weighs 1, also where others do.
+func TestWeights(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(config.Input{Role: config.CLI, File: "c.yaml", Data: []byte(top +
+		"strategies: {mix: {kind: instance-selection, chain: [{strategy: resilient}, {strategy: first-fit, weight: 0.5}, {strategy: cost-optimal, weight: null}]}}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []config.ChainMember{{Strategy: "resilient", Weight: 1}, {Strategy: "first-fit", Weight: 0.5}, {Strategy: "cost-optimal", Weight: 1}}
+	if diff := cmp.Diff(want, c.Strategies["mix"].Chain); diff != "" {
+		t.Error(diff)
+	}
+	if got := c.Strategies["mix"].CallTimeout; got != 0 {
+		t.Errorf("callTimeout is %v, want none: its members have theirs", got)
 	}
 }

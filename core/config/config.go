@@ -128,7 +128,7 @@ type Strategy struct {
 // ChainMember is a strategy whose answers a chain takes in.
 type ChainMember struct {
 	Strategy string  `json:"strategy"`
-	Weight   float64 `json:"weight"` // 0 = 1
+	Weight   float64 `json:"weight"` // above 0; 1 where a file leaves it out
 	Required bool    `json:"required"`
 }
 
@@ -297,6 +297,9 @@ func defaultStrategy() Strategy {
 	}
 }
 
+// defaultMember fills what a member of a chain leaves out.
+func defaultMember() ChainMember { return ChainMember{Weight: 1} }
+
 // Builtins are the strategies that run from StrategyBinary, by name, with their kinds.
 func Builtins() map[string]string {
 	return map[string]string{
@@ -342,6 +345,13 @@ func (d Duration) String() string { return time.Duration(d).String() }
 
 // MarshalText writes the duration as it is written in a file.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the duration as it is written in a file.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = Duration(v)
+	return err
+}
 
 // D is the duration in the standard library's type.
 func (d Duration) D() time.Duration { return time.Duration(d) }

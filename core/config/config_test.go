@@ -130,6 +130,8 @@ func TestRefused(t *testing.T) {
 		"field elsewhere": {text: ok + "vmMemoryOverheadPercent: 0.1\nbatchIdle: 1s\n", want: []string{
 			`weir.yaml:4: vmMemoryOverheadPercent: unknown field, did you mean "nodes.vmMemoryOverheadPercent"?`,
 			`weir.yaml:5: batchIdle: unknown field, did you mean "batch.idle"?`}},
+		"of the top":      {text: ok + "batch: {cluster: red}\n", want: []string{`weir.yaml:4: batch.cluster: unknown field, did you mean "cluster" at the top of the file?`}},
+		"of the header":   {text: ok + "batch: {kind: red}\n", want: []string{`weir.yaml:4: batch.kind: unknown field, did you mean "cloud.kind"?`}},
 		"nothing like it": {text: ok + "batch: {colour: red}\n", want: []string{`weir.yaml:4: batch.colour: unknown field; known here: idle, max`}},
 		"unknown gate":    {text: ok + "featureGates: {nodeRepairs: true}\n", want: []string{`weir.yaml:4: featureGates.nodeRepairs: unknown field, did you mean "nodeRepair"?`}},
 		"twice":           {text: ok + "batch: {idle: 1s, idle: 2s}\n", want: []string{"weir.yaml:4: batch.idle: is given twice"}},
@@ -195,6 +197,22 @@ func TestRefused(t *testing.T) {
 			`weir.yaml:5: swap.probation: is 1ms, expected 1s to 168h0m0s`,
 			`weir.yaml:6: strategyRecords.folder: is "records", expected an absolute path`,
 			`weir.yaml:6: strategyRecords.maxBytes: is 5, expected at least 1048576 bytes`}},
+		"settings that JSON cannot say": {text: ok + "strategies:\n  savings:\n    config:\n      floor: .nan\n      a: [1, -.inf]\n      b: {1: x}\n      c: &c {d: .inf}\n      e: *c\n", want: []string{
+			`weir.yaml:7: strategies.savings.config.floor: is .nan, expected a number that JSON has: it is handed to the strategy as JSON`,
+			`weir.yaml:8: strategies.savings.config.a.1: is -.inf, expected a number that JSON has: it is handed to the strategy as JSON`,
+			`weir.yaml:9: strategies.savings.config.b.1: the name is "1", expected text (put it in quotes)`,
+			`weir.yaml:10: strategies.savings.config.c.d: is .inf, expected a number that JSON has: it is handed to the strategy as JSON`,
+			`weir.yaml:10: strategies.savings.config.e.d: is .inf, expected a number that JSON has: it is handed to the strategy as JSON`}},
+		"a shadow twice": {text: ok + "shadow: [resilient, savings, resilient]\n", want: []string{`weir.yaml:4: shadow[2]: is "resilient" twice, expected each strategy once`}},
+		"a socket of a process": {text: ok + "strategies:\n  savings: {socket: /run/s}\n", want: []string{
+			`weir.yaml:5: strategies.savings.socket: is set, and isolation is process: a strategy is reached over a socket where isolation is container`}},
+		"a program in a container": {text: ok + "strategies:\n  mine: {kind: consolidation, isolation: container, socket: /run/s, path: /x, sha256: " + strings.Repeat("0a", 32) + ", env: [A], startTimeout: 10s, memoryLimit: 1073741824, cpuLimit: 0.75, allowUnsandboxed: false}\n", want: []string{
+			`weir.yaml:5: strategies.mine.allowUnsandboxed: is given, and isolation is container: nothing is started here`,
+			`weir.yaml:5: strategies.mine.cpuLimit: is given, and isolation is container: nothing is started here`,
+			`weir.yaml:5: strategies.mine.env: is given, and isolation is container: nothing is started here`,
+			`weir.yaml:5: strategies.mine.memoryLimit: is given, and isolation is container: nothing is started here`,
+			`weir.yaml:5: strategies.mine.path: is given, and isolation is container: nothing is started here`,
+			`weir.yaml:5: strategies.mine.sha256: is given, and isolation is container: nothing is started here`}},
 		"bindings": {text: ok + "bindings: {instanceSelection: cost-optimall, consolidation: first-fit}\n", want: []string{
 			`weir.yaml:4: bindings.consolidation: strategy "first-fit" is of kind instance-selection, expected one of kind consolidation`,
 			`weir.yaml:4: bindings.instanceSelection: there is no strategy "cost-optimall", did you mean "cost-optimal"?`}},
@@ -390,6 +408,19 @@ func TestQueueIsNotIgnoredInSilence(t *testing.T) {
 	}
 }
 
+// Rules of a probation that there is not are told of.
+func TestRulesWithoutProbation(t *testing.T) {
+	t.Parallel()
+	got := load(t, file(head+"cluster: c\nswap: {probation: 0s, maxErrorRate: 0.1}\n"))
+	want := []string{"weir.yaml:4: swap.maxErrorRate: has no effect: swap.probation is 0, so that nothing is taken back by itself"}
+	if diff := cmp.Diff(want, got.Warnings); diff != "" || got.Swap.Probation != 0 {
+		t.Errorf("probation %v, warnings (-want +got):\n%s", got.Swap.Probation, diff)
+	}
+	if w := load(t, file(head+"cluster: c\nswap: {probation: 0s}\n")).Warnings; len(w) > 0 {
+		t.Errorf("warnings %q about rules that nobody gave", w)
+	}
+}
+
 // A setting that is accepted and that nothing reads is told of; defaults are not.
 func TestSettingsWithoutEffectAreTold(t *testing.T) {
 	t.Parallel()
@@ -437,6 +468,25 @@ func TestStrategiesFromElsewhere(t *testing.T) {
 	_, err = base.WithStrategies("ConfigMap a/b", map[string]config.Strategy{"carbon": other})
 	if want := `ConfigMap a/b: strategies.carbon.image: is "registry.example/team/carbon:latest", expected registry/repository@sha256:`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// Who finds out later that a value is of no use can say where it stands, down to the
+// settings of a strategy.
+func TestWrong(t *testing.T) {
+	t.Parallel()
+	c := load(t, file("apiVersion: config.weir.dev/v1alpha1\nkind: ScalerConfiguration\nstrategies:\n  capacity-mix:\n    config:\n      maxSpotShare: 2\n      parts:\n      - max: 7\ncluster: c\n"))
+	for field, line := range map[string]string{
+		"strategies.capacity-mix.config.maxSpotShare": "weir.yaml:6: ",
+		"strategies.capacity-mix.config.parts.0.max":  "weir.yaml:8: ",
+		"strategies.capacity-mix.config.parts.0.min":  "weir.yaml:8: ",
+		"strategies.capacity-mix.path":                "weir.yaml:5: ", // not there: what it would be in
+		"strategyLock":                                "default: ",
+	} {
+		want := line + field + ": is 2, expected less"
+		if err := c.Wrong(field, "is %d, expected less", 2); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

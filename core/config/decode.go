@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,12 +15,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFile is the size of the largest file that is read, in bytes.
-const maxFile = 1 << 20
+// MaxFile is the size of the largest configuration that is read, and of the largest file that
+// one names, in bytes.
+const MaxFile = 1 << 20
 
 var (
 	durationType = reflect.TypeFor[Duration]()
 	strategyType = reflect.TypeFor[Strategy]()
+	memberType   = reflect.TypeFor[ChainMember]()
 	anyType      = reflect.TypeFor[any]()
 )
 
@@ -39,8 +42,8 @@ func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
 
 // decodeFile merges the file into cfg.
 func (d *decoder) decodeFile(data []byte, cfg *Config) {
-	if len(data) > maxFile {
-		d.errs.add(d.file, "", "is %d bytes long, at most %d are read", len(data), maxFile)
+	if len(data) > MaxFile {
+		d.errs.add(d.file, "", "is %d bytes long, at most %d are read", len(data), MaxFile)
 		return
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -71,6 +74,23 @@ func (d *decoder) decodeFile(data []byte, cfg *Config) {
 		return
 	}
 	d.mapping(root, reflect.ValueOf(cfg).Elem(), "")
+}
+
+// OneDocument says what keeps a text from being one YAML or JSON document, or none: what
+// reads only the first would pass over the others.
+func OneDocument(data []byte) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for n := 0; ; n++ {
+		var doc yaml.Node
+		switch err := dec.Decode(&doc); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+		case n > 0:
+			return fmt.Errorf("line %d begins a second document, expected one", doc.Line)
+		}
+	}
 }
 
 func (d *decoder) header(root *yaml.Node) bool { return d.headerOf(root, Kind) }
@@ -165,7 +185,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 		seen[key.Value] = true
 		f, ok := fieldByName(v, key.Value)
 		if !ok {
-			d.fail(key, at, "unknown field%s", suggest(key.Value, v.Type()))
+			d.fail(key, at, "unknown field%s", suggest(key.Value, at, v.Type()))
 			continue
 		}
 		d.value(val, f, at)
@@ -184,6 +204,7 @@ func (d *decoder) dictionary(n *yaml.Node, v reflect.Value, path string) {
 			return
 		}
 		v.Set(reflect.ValueOf(m))
+		d.settings(n, path)
 		return
 	}
 	if v.IsNil() {
@@ -203,7 +224,39 @@ func (d *decoder) dictionary(n *yaml.Node, v reflect.Value, path string) {
 			elem.Set(reflect.ValueOf(defaultStrategy()))
 		}
 		d.value(val, elem, at)
+		if s, ok := elem.Interface().(Strategy); ok && s.Chain != nil {
+			if _, said := d.origins[join(at, "callTimeout")]; !said {
+				s.CallTimeout = 0 // as its members have
+				elem.Set(reflect.ValueOf(s))
+			}
+		}
 		v.SetMapIndex(reflect.ValueOf(key.Value), elem)
+	}
+}
+
+// settings remembers where the settings of a strategy were said: what they mean is not
+// known here. Elements of lists go by their index, as a.0.
+func (d *decoder) settings(n *yaml.Node, path string) {
+	d.origins[path] = d.at(n)
+	switch n.Kind {
+	case yaml.AliasNode:
+		d.settings(n.Alias, path)
+	case yaml.ScalarNode:
+		var v float64
+		if n.ShortTag() == "!!float" && (n.Decode(&v) != nil || math.IsNaN(v) || math.IsInf(v, 0)) {
+			d.fail(n, path, "is %s, expected a number that JSON has: it is handed to the strategy as JSON", n.Value)
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if key := n.Content[i]; key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" && key.ShortTag() != "!!merge" {
+				d.fail(key, join(path, key.Value), "the name is %s, expected text%s", describe(key), quoteHint(key))
+			}
+			d.settings(n.Content[i+1], join(path, n.Content[i].Value))
+		}
+	case yaml.SequenceNode:
+		for i, c := range n.Content {
+			d.settings(c, join(path, strconv.Itoa(i)))
+		}
 	}
 }
 
@@ -214,6 +267,9 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	for i, c := range n.Content {
+		if v.Type().Elem() == memberType {
+			out.Index(i).Set(reflect.ValueOf(defaultMember()))
+		}
 		d.value(c, out.Index(i), path+"["+strconv.Itoa(i)+"]")
 	}
 	v.Set(out)
@@ -269,15 +325,20 @@ func fieldByName(v reflect.Value, name string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
-// suggest finds what was meant: a field of the same group, else one elsewhere.
-func suggest(word string, t reflect.Type) string {
+// suggest finds what was meant by a word at a path: a field of the same group, else one
+// elsewhere.
+func suggest(word, at string, t reflect.Type) string {
 	names := fieldNames(t)
-	if s := nearest(word, names); s != "" {
+	if s := Nearest(word, names); s != "" {
 		return fmt.Sprintf(", did you mean %q?", s)
 	}
 	for _, p := range Paths() {
 		parts := strings.Split(p, ".")
-		if strings.EqualFold(parts[len(parts)-1], word) || strings.EqualFold(strings.Join(parts, ""), word) {
+		switch {
+		case p == at || p == "kind" || p == "apiVersion": // not a field of this kind of file; nobody means the header
+		case p == word:
+			return fmt.Sprintf(", did you mean %q at the top of the file?", p)
+		case strings.EqualFold(parts[len(parts)-1], word) || strings.EqualFold(strings.Join(parts, ""), word):
 			return fmt.Sprintf(", did you mean %q?", p)
 		}
 	}

@@ -47,8 +47,8 @@ func (e Errors) err() error {
 	return e
 }
 
-// nearest is the candidate that a person most likely meant, or empty.
-func nearest(word string, candidates []string) string {
+// Nearest is the candidate that a person most likely meant, or empty.
+func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", 1+max(1, len(word)/3)
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < bestDistance {

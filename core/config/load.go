@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/url"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +38,16 @@ type Input struct {
 type Loaded struct {
 	*Config
 	Warnings []string // what was ignored, and why
+
+	origins map[string]string // field path -> where it was said
+}
+
+// Wrong is what is the matter with a field as only whoever uses it can tell, such as a file
+// that is not there: an Errors that says where the field, or what it is in, was said.
+func (l *Loaded) Wrong(field, format string, args ...any) error {
+	var errs Errors
+	errs.add(sourceOf(l.origins, field), field, format, args...)
+	return errs
 }
 
 // Load merges and checks. The error is an Errors that tells everything that is wrong.
@@ -64,10 +75,24 @@ func Load(in Input) (*Loaded, error) {
 		return nil, err
 	}
 	warnings = append(warnings, more...)
+	warnings = append(warnings, v.unused()...)
 	if in.Role == Scaler {
 		warnings = append(warnings, cfg.withoutEffect()...)
 	}
-	return &Loaded{Config: cfg, Warnings: warnings}, nil
+	return &Loaded{Config: cfg, Warnings: warnings, origins: d.origins}, nil
+}
+
+// unused names what a file says and another value of it makes pointless.
+func (v *validator) unused() (out []string) {
+	if v.cfg.Swap.Probation != 0 {
+		return nil
+	}
+	for _, field := range []string{"swap.maxErrorRate", "swap.maxDearerPercent"} {
+		if at, said := v.origins[field]; said {
+			out = append(out, fmt.Sprintf("%s: %s: has no effect: swap.probation is 0, so that nothing is taken back by itself", at, field))
+		}
+	}
+	return out
 }
 
 // withoutEffect names what is asked for and accepted, and what the scaler of this version
@@ -124,15 +149,17 @@ type validator struct {
 }
 
 func (v *validator) fail(field, format string, args ...any) {
-	source, at := "default", field
-	for at != "" {
-		if s, ok := v.origins[at]; ok {
-			source = s
-			break
+	v.errs.add(sourceOf(v.origins, field), field, format, args...)
+}
+
+// sourceOf is where a field was said, or else what it is in.
+func sourceOf(origins map[string]string, field string) string {
+	for at := field; at != ""; at = parent(at) {
+		if s, ok := origins[at]; ok {
+			return s
 		}
-		at = parent(at)
 	}
-	v.errs.add(source, field, format, args...)
+	return "default"
 }
 
 func parent(path string) string {
@@ -175,6 +202,8 @@ func (v *validator) place() {
 	for i, z := range c.Zones {
 		if !zoneName.MatchString(z) {
 			v.fail(fmt.Sprintf("zones[%d]", i), "is %q, expected a zone such as us-east-1a", z)
+		} else if slices.Contains(c.Zones[:i], z) {
+			v.fail(fmt.Sprintf("zones[%d]", i), "is %q twice, expected each zone once", z)
 		}
 	}
 	if c.ClusterEndpoint != "" && !absoluteURL(c.ClusterEndpoint) {
@@ -241,6 +270,10 @@ func (v *validator) strategies() {
 	v.binding("bindings.instanceSelection", c.Bindings.InstanceSelection, InstanceSelection)
 	v.binding("bindings.consolidation", c.Bindings.Consolidation, Consolidation)
 	for i, name := range c.Shadow {
+		if slices.Contains(c.Shadow[:i], name) {
+			v.fail(fmt.Sprintf("shadow[%d]", i), "is %q twice, expected each strategy once", name)
+			continue
+		}
 		v.binding(fmt.Sprintf("shadow[%d]", i), name, "")
 	}
 	if r := c.Swap.MaxErrorRate; !(r > 0 && r <= 1) {
@@ -270,7 +303,7 @@ func (v *validator) strategy(path, name string, s Strategy) {
 		v.cfg.Strategies[name] = s
 	}
 	v.oneOf(path+".kind", s.Kind, InstanceSelection, Consolidation)
-	if len(s.Chain) > 0 {
+	if s.Chain != nil {
 		v.chain(path, name, s)
 		return
 	}
@@ -283,6 +316,9 @@ func (v *validator) strategy(path, name string, s Strategy) {
 		if s.Image != "" {
 			v.fail(path+".image", "is set, and isolation is container: the image of a sidecar is named in the pod")
 		}
+		v.unread(path, s, "isolation is container: nothing is started here", "path", "sha256", "env", "memoryLimit", "cpuLimit", "allowUnsandboxed")
+	case s.Socket != "":
+		v.fail(path+".socket", "is set, and isolation is process: a strategy is reached over a socket where isolation is container")
 	case s.Image != "":
 		if !imageRef.MatchString(s.Image) {
 			v.fail(path+".image", "is %q, expected registry/repository@sha256: and 64 hexadecimal digits: what runs is named by its content", s.Image)
@@ -315,21 +351,36 @@ func (v *validator) strategy(path, name string, s Strategy) {
 	}
 }
 
+// unread complains about fields of a strategy that nothing would read, whether a file says
+// them or a value differs from what holds anyway.
+func (v *validator) unread(path string, s Strategy, why string, fields ...string) {
+	usual := defaultStrategy()
+	for _, field := range fields {
+		value, _ := fieldByName(reflect.ValueOf(s), field)
+		otherwise, _ := fieldByName(reflect.ValueOf(usual), field)
+		_, said := v.origins[path+"."+field]
+		if said || !value.IsZero() && !reflect.DeepEqual(value.Interface(), otherwise.Interface()) {
+			v.fail(path+"."+field, "is given, and %s", why)
+		}
+	}
+}
+
 // chain says what is wrong with a strategy that others make up.
 func (v *validator) chain(path, name string, s Strategy) {
 	if _, isBuiltin := Builtins()[name]; isBuiltin {
 		v.fail(path+".chain", "is given to %q, which is built in: expected a name of its own", name)
 	}
-	if s.Path != "" || s.Image != "" || s.Socket != "" || len(s.Config) > 0 {
-		v.fail(path+".chain", "is given beside path, image, socket or config: a chain has no program")
+	v.unread(path, s, "chain is given: a chain has no program", "path", "image", "socket", "config", "sha256", "env", "isolation", "startTimeout", "memoryLimit", "cpuLimit", "allowUnsandboxed")
+	if s.CallTimeout != 0 {
+		v.between(path+".callTimeout", s.CallTimeout, 10*time.Millisecond, time.Minute)
 	}
-	if len(s.Chain) > maxChain {
-		v.fail(path+".chain", "has %d members, expected at most %d", len(s.Chain), maxChain)
+	if n := len(s.Chain); n == 0 || n > maxChain {
+		v.fail(path+".chain", "has %d members, expected 1 to %d", n, maxChain)
 	}
 	seen := map[string]bool{}
 	for i, m := range s.Chain {
 		at := fmt.Sprintf("%s.chain[%d]", path, i)
-		if m.Weight != 0 && !(m.Weight > 0 && m.Weight <= 100) {
+		if !(m.Weight > 0 && m.Weight <= 100) {
 			v.fail(at+".weight", "is %v, expected a number above 0 and up to 100", m.Weight)
 		}
 		switch member := v.cfg.Strategies[m.Strategy]; {
@@ -337,7 +388,7 @@ func (v *validator) chain(path, name string, s Strategy) {
 			v.fail(at+".strategy", "is missing")
 		case seen[m.Strategy]:
 			v.fail(at+".strategy", "is %q twice, expected each strategy once: its weight says how much it counts", m.Strategy)
-		case m.Strategy == name || len(member.Chain) > 0:
+		case m.Strategy == name || member.Chain != nil:
 			v.fail(at+".strategy", "is %q, which is a chain, expected a strategy that is none", m.Strategy)
 		default:
 			v.binding(at+".strategy", m.Strategy, s.Kind)
@@ -356,7 +407,7 @@ func (v *validator) binding(path, name, kind string) {
 	switch {
 	case !ok:
 		hint := ""
-		if n := nearest(name, known); n != "" {
+		if n := Nearest(name, known); n != "" {
 			hint = fmt.Sprintf(", did you mean %q?", n)
 		}
 		v.fail(path, "there is no strategy %q%s", name, hint)
@@ -466,7 +517,7 @@ func (v *validator) oneOf(field, value string, allowed ...string) {
 		return
 	}
 	hint := ""
-	if n := nearest(value, allowed); value != "" && n != "" {
+	if n := Nearest(value, allowed); value != "" && n != "" {
 		hint = fmt.Sprintf(", did you mean %s?", n)
 	}
 	v.fail(field, "is %q, expected %s%s", value, strings.Join(allowed, " or "), hint)

@@ -43,7 +43,7 @@ var fieldDocs = map[string]string{
 	"commitments.savingsPlans":             "Savings Plans: a list of `name`, `usdPerHour` (committed), `match` (values by node label; left out = all that is on demand), `discount` (part of the price on demand), `prices` (USD per hour by instance type), `usedElsewhereUSDPerHour`",
 	"commitments.reservedInstances":        "reserved instances: a list of `name`, `instanceType`, `zone` (left out = any), `count`, `usdPerHour`, `usedElsewhere`",
 	"strategies.<name>.startTimeout":       "how long it may take to start",
-	"strategies.<name>.callTimeout":        "how long one answer may take; then the built-in answers",
+	"strategies.<name>.callTimeout":        "how long one answer may take; then the built-in answers. Of a chain, all of it; by default as long as its members have",
 	"strategies.<name>.memoryLimit":        "bytes; a process above it is killed",
 	"strategies.<name>.cpuLimit":           "processors, on average over a minute; a process above it is killed; 0 = no limit",
 	"strategies.<name>.env":                "names of environment variables that are handed on; all others are not",

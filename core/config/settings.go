@@ -236,7 +236,7 @@ func apply(cfg *Config, values map[string]string, name func(Setting) string, sou
 	for _, n := range slices.Sorted(maps.Keys(values)) {
 		if !known[n] {
 			hint := ""
-			if s := nearest(n, slices.Sorted(maps.Keys(known))); s != "" {
+			if s := Nearest(n, slices.Sorted(maps.Keys(known))); s != "" {
 				hint = fmt.Sprintf(", did you mean --%s?", s)
 			}
 			errs.add("flag --"+n, "", "unknown flag%s", hint)

@@ -134,12 +134,12 @@ func precondition(uid string) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: &u}
 }
 
-// Evict uses the eviction API with a uid precondition.
-func (k *Client) Evict(ctx context.Context, p *model.Pod) error {
+// Evict uses the eviction API with a uid precondition. grace replaces the pod's own grace period, 0 = does not.
+func (k *Client) Evict(ctx context.Context, p *model.Pod, grace time.Duration) error {
 	what := "evict pod " + p.ID()
 	e := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: precondition(p.UID)},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: precondition(p.UID), GracePeriodSeconds: convert.GraceSeconds(grace)},
 	}
 	// Without the client's own retries: the answer "not now" is what the drain wants to know.
 	err := k.c.Core.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
@@ -165,9 +165,8 @@ func aboutBudget(err error) bool {
 // DeletePod deletes with a grace period of at least 1 s, for less would take the pod
 // out of the API while it still runs.
 func (k *Client) DeletePod(ctx context.Context, p *model.Pod, grace time.Duration) error {
-	seconds := max(int64(grace/time.Second), 1)
 	err := k.c.Core.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: &seconds, Preconditions: precondition(p.UID),
+		GracePeriodSeconds: convert.GraceSeconds(max(grace, time.Second)), Preconditions: precondition(p.UID),
 	})
 	return portError("delete pod "+p.ID(), err)
 }

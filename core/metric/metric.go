@@ -92,6 +92,7 @@ type Metrics struct {
 	StrategyVerdicts  *prometheus.CounterVec
 	StrategyFenced    *prometheus.GaugeVec
 	StrategyRollBacks *prometheus.CounterVec
+	StrategyRecords   *prometheus.CounterVec
 	Effects           *prometheus.CounterVec
 	EffectDuration    *prometheus.HistogramVec
 	Launches          *prometheus.CounterVec
@@ -182,13 +183,14 @@ func (m *Metrics) own(b *builder) {
 	m.PlannedPrice = b.gauge("weir_plan_usd_per_hour", "Price of what the last plan buys.", "kind")
 	m.StrategyCalls = b.counter("weir_strategy_calls_total", "Calls of strategies, by outcome.", "strategy", "method", "outcome")
 	m.StrategyDuration = b.histogram("weir_strategy_call_duration_seconds", "Time of one call of a strategy.", nil, "strategy", "method")
-	m.StrategyFallbacks = b.counter("weir_strategy_fallbacks_total", "Calls that the built-in answered instead, by reason.", "strategy", "reason")
+	m.StrategyFallbacks = b.counter("weir_strategy_fallbacks_total", "Calls that somebody else answered instead (the version before, the built-in, or its own prices and verdicts instead of its plan), by reason.", "strategy", "reason")
 	m.StrategyRestarts = b.counter("weir_strategy_restarts_total", "Starts of a strategy's process after the first.", "strategy")
 	m.StrategyUp = b.gauge("weir_strategy_up", "1 while the process of a strategy in service answers.", "strategy")
 	m.StrategyAnswers = b.counter("weir_strategy_answers_total", "Who answered in the end when a strategy was asked: strategy, last-good, built-in or none.", "strategy", "by")
 	m.StrategyVerdicts = b.counter("weir_strategy_proposals_total", "What a strategy said about moves that it was asked to judge (accepted, refused).", "strategy", "verdict")
 	m.StrategyFenced = b.gauge("weir_strategy_fenced", "1 while nothing is missing that keeps a strategy's process from the rest of the machine, else 0, by isolation.", "strategy", "isolation")
 	m.StrategyRollBacks = b.counter("weir_strategy_rollbacks_total", "Times that a strategy was taken out of service for the version before it.", "strategy")
+	m.StrategyRecords = b.counter("weir_strategy_records_total", "Records of calls of strategies and of what shadows made of them: written, dropped (the disk was slower than the calls) or failed.", "result")
 	m.Effects = b.counter("weir_effects_total", "Actions carried out, by kind and outcome.", "kind", "outcome")
 	m.EffectDuration = b.histogram("weir_effect_duration_seconds", "Time of one action.", nil, "kind")
 	m.Launches = b.counter("weir_launched_instances_total", "Instances bought.", "nodepool", "capacity_type")

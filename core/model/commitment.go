@@ -1,6 +1,10 @@
 package model
 
-import "slices"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Commitment is machines or spend that are paid for anyhow: reserved instances, or a
 // Savings Plan.
@@ -112,4 +116,72 @@ func (c *Commitment) use(n *Node) bool {
 	}
 	c.UsedUSDPerHour += draws
 	return true
+}
+
+// UnmatchedCommitments warns of what commitments name and nothing has that is there or can
+// be bought: a mistyped instance type, zone, pool or label covers nothing in silence.
+// It is nil where nothing can be bought.
+func (w *World) UnmatchedCommitments() []string {
+	if len(w.Settings.Commitments) == 0 || len(w.Offerings) == 0 {
+		return nil
+	}
+	has := w.labelValues()
+	var out []string
+	for i := range w.Settings.Commitments {
+		c := &w.Settings.Commitments[i]
+		for _, m := range c.Covers {
+			for _, v := range m.Values {
+				if !m.Negate && m.Key != LabelCapacityType && !has(m.Key, v) {
+					out = append(out, fmt.Sprintf("commitment %s (%s): no machine has %s %s", c.Name, c.Source, m.Key, v))
+				}
+			}
+		}
+		for _, t := range slices.Sorted(maps.Keys(c.USDPerHourByType)) {
+			if !has(LabelInstanceType, t) && !c.Covers.names(LabelInstanceType, t) {
+				out = append(out, fmt.Sprintf("commitment %s (%s): there is a price for %s, and no machine is of that type", c.Name, c.Source, t))
+			}
+		}
+	}
+	return out
+}
+
+// names says whether a selector names a value itself.
+func (s OfferingSelector) names(key, value string) bool {
+	return slices.ContainsFunc(s, func(m LabelMatch) bool { return m.Key == key && slices.Contains(m.Values, value) })
+}
+
+// labelValues answers whether a node that is there, or one that can be bought, has a label
+// with a value, or may have it by the requirements of its pool: those that the provider fills
+// in are what offerings say, whatever a pool asks for.
+func (w *World) labelValues() func(key, value string) bool {
+	byKey := map[string]map[string]bool{}
+	collect := func(key string) map[string]bool {
+		values := map[string]bool{}
+		for _, list := range w.Offerings {
+			for _, o := range list {
+				if v, ok := o.Label(key); ok {
+					values[v] = true
+				}
+			}
+		}
+		for _, n := range w.Nodes {
+			values[n.Labels[key]] = true
+		}
+		for _, p := range w.Pools {
+			if key == LabelPool {
+				values[p.Name] = true
+			}
+			values[p.Labels[key]] = true
+		}
+		return values
+	}
+	return func(key, value string) bool {
+		if byKey[key] == nil {
+			byKey[key] = collect(key)
+		}
+		return byKey[key][value] || !WellKnown(key) && slices.ContainsFunc(w.Pools, func(p *Pool) bool {
+			r, ok := p.Requirements.Get(key)
+			return ok && r.Has(value)
+		})
+	}
 }

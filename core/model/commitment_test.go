@@ -1,9 +1,12 @@
 package model
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-project/weir/core/model/require"
 )
 
 // TestUsage: each node counts for the first commitment that covers it and has enough left.
@@ -70,5 +73,63 @@ func TestUsage(t *testing.T) {
 	}
 	if Usage(nil, []*Node{node("m5.large", OnDemand, 1)}) != nil {
 		t.Error("commitments out of nothing")
+	}
+}
+
+// TestUnmatchedCommitments: each name that nothing has is told once, with its commitment.
+func TestUnmatchedCommitments(t *testing.T) {
+	t.Parallel()
+	m5 := &Offering{Type: &InstanceType{Name: "m5.large", Labels: map[string]string{LabelInstanceType: "m5.large"}}, Zone: "us-east-1a", CapacityType: OnDemand}
+	w := &World{Offerings: map[string][]*Offering{"default": {m5}}, Pools: []*Pool{{Name: "web", Labels: map[string]string{"team": "shop"}}},
+		Nodes: []*Node{{Labels: map[string]string{LabelInstanceType: "c4.large", LabelZone: "us-east-1z"}}}}
+	of := func(key string, values ...string) OfferingSelector {
+		return OfferingSelector{{Key: LabelCapacityType, Values: []string{OnDemand}}, {Key: key, Values: values}}
+	}
+	w.Settings.Commitments = []Commitment{
+		{Name: "ri", Source: "f.yaml", Covers: of(LabelInstanceType, "m5.large", "m5.lrage", "c4.large"), USDPerHourByType: map[string]float64{"m5.lrage": 1}},
+		{Name: "zone", Source: "f.yaml", Covers: of(LabelZone, "us-east-1b", "us-east-1z")},
+		{Name: "pool", Source: "f.yaml", Covers: of(LabelPool, "web", "wbe")},
+		{Name: "team", Source: "f.yaml", Covers: of("team", "shop", "shpo")},
+		{Name: "plan", Source: "f.yaml", USDPerHourByType: map[string]float64{"m5.large": 1, "m6.large": 1}},
+	}
+	want := []string{
+		"commitment ri (f.yaml): no machine has node.kubernetes.io/instance-type m5.lrage",
+		"commitment zone (f.yaml): no machine has topology.kubernetes.io/zone us-east-1b",
+		"commitment pool (f.yaml): no machine has karpenter.sh/nodepool wbe",
+		"commitment team (f.yaml): no machine has team shpo",
+		"commitment plan (f.yaml): there is a price for m6.large, and no machine is of that type",
+	}
+	if got := w.UnmatchedCommitments(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestUnmatchedCommitmentsRequirements: a label that a pool lets its machines have is there
+// before the first of them, save for labels that only what is bought can have.
+func TestUnmatchedCommitmentsRequirements(t *testing.T) {
+	t.Parallel()
+	m5 := &Offering{Type: &InstanceType{Name: "m5.large", Labels: map[string]string{LabelInstanceType: "m5.large"}}, Zone: "us-east-1a", CapacityType: OnDemand}
+	w := &World{Offerings: map[string][]*Offering{"default": {m5}}, Pools: []*Pool{
+		{Name: "a", Requirements: require.NewSet(require.Must("team", require.In, "a", "b"), require.Must(LabelInstanceType, require.In, "m5.lrage"))},
+		{Name: "b", Requirements: require.NewSet(require.Must("any", require.Exists), require.Must("rank", require.Gt, "3"), require.Must("no", require.DoesNotExist), require.Must("tier", require.NotIn, "x"))},
+	}}
+	covers := OfferingSelector{
+		{Key: "team", Values: []string{"a", "b", "c"}},
+		{Key: LabelInstanceType, Values: []string{"m5.large", "m5.lrage"}},
+		{Key: "any", Values: []string{"thing"}},
+		{Key: "rank", Values: []string{"3", "4"}},
+		{Key: "no", Values: []string{"v"}},
+		{Key: "tier", Values: []string{"x", "y"}},
+	}
+	w.Settings.Commitments = []Commitment{{Name: "ri", Source: "f.yaml", Covers: covers}}
+	want := []string{
+		"commitment ri (f.yaml): no machine has team c",
+		"commitment ri (f.yaml): no machine has node.kubernetes.io/instance-type m5.lrage",
+		"commitment ri (f.yaml): no machine has rank 3",
+		"commitment ri (f.yaml): no machine has no v",
+		"commitment ri (f.yaml): no machine has tier x",
+	}
+	if got := w.UnmatchedCommitments(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

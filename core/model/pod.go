@@ -94,8 +94,9 @@ type Pod struct {
 	Ready         bool
 	Mirror        bool // static pod of a kubelet
 	Started       *time.Time
-	Volumes       []string   // names of the PersistentVolumes that it mounts, sorted
-	Deleting      *time.Time // deletionTimestamp: when it will be gone at the latest
+	Volumes       []string      // names of the PersistentVolumes that it mounts, sorted
+	Deleting      *time.Time    // deletionTimestamp: when it will be gone at the latest
+	DeletingGrace time.Duration // deletionGracePeriodSeconds, of one that is being deleted
 	GracePeriod   time.Duration
 	RestartCount  int32
 }

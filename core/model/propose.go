@@ -1,6 +1,11 @@
 package model
 
-import "github.com/weir-project/weir/core/model/resource"
+import (
+	"errors"
+	"slices"
+
+	"github.com/weir-project/weir/core/model/resource"
+)
 
 // Proposal is nodes of one pool that a strategy wants to go together. Where their pods go
 // is the planner's to find.
@@ -21,7 +26,7 @@ type Trial struct {
 type Proposer struct {
 	Pools map[string]bool // by name
 	// Ask answers proposals in order, each with the ones before it done; with an error the
-	// moves of these pools are found by the planner.
+	// moves of these pools are found by the planner, save those that a *PartlyProposed has.
 	Ask func(*Proposing) ([]Proposal, error)
 }
 
@@ -48,4 +53,44 @@ type ProposeBudget struct {
 	Pool   string
 	Reason DisruptionReason
 	Nodes  int
+}
+
+// PartlyProposed is the error where strategies found moves for some of their pools, and
+// none answered well for the others.
+type PartlyProposed struct {
+	Pools     map[string]bool // answered, by name
+	Proposals []Proposal      // for them
+	Err       error           // of the others
+}
+
+// Error implements error.
+func (e *PartlyProposed) Error() string { return e.Err.Error() }
+
+// Unwrap gives the fault.
+func (e *PartlyProposed) Unwrap() error { return e.Err }
+
+// After is the proposer for planning again after Ask has failed: what was proposed stays
+// so, and nobody is asked twice. Nil = the planner finds all moves.
+func (p *Proposer) After(err error) *Proposer {
+	var e *PartlyProposed
+	if !errors.As(err, &e) {
+		return nil
+	}
+	return &Proposer{Pools: e.Pools, Ask: func(q *Proposing) ([]Proposal, error) {
+		byID := make(map[string]*Node, len(q.World.Nodes))
+		for _, n := range q.World.Nodes {
+			byID[n.ID()] = n
+		}
+		out := slices.Clone(e.Proposals)
+		for i := range out {
+			out[i].Remove = nil
+			for _, n := range e.Proposals[i].Remove {
+				if again := byID[n.ID()]; again != nil {
+					n = again
+				}
+				out[i].Remove = append(out[i].Remove, n)
+			}
+		}
+		return out, nil
+	}}
 }

@@ -3,15 +3,14 @@ package live
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/userfile"
 )
 
 // Flags holds the flags of a command after BindFlags.
@@ -90,9 +89,9 @@ func (s Source) bytes() ([]byte, error) {
 	if s.Path == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(s.Path)
+	data, err := userfile.Read(s.Path, config.MaxFile)
 	if err != nil {
-		return nil, config.Errors{{Source: s.Path, Message: "cannot be read: " + reason(err)}}
+		return nil, config.Errors{{Source: s.Path, Message: "cannot be read: " + userfile.Reason(err).Error()}}
 	}
 	if data == nil {
 		data = []byte{}
@@ -100,18 +99,10 @@ func (s Source) bytes() ([]byte, error) {
 	return data, nil
 }
 
-func reason(err error) string {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return p.Err.Error()
-	}
-	return err.Error()
-}
-
 func readFile(name string) ([]byte, error) {
-	data, err := os.ReadFile(name)
+	data, err := userfile.Read(name, config.MaxFile)
 	if err != nil {
-		return nil, errors.New(reason(err))
+		return nil, userfile.Reason(err)
 	}
 	return data, nil
 }
@@ -170,7 +161,7 @@ func (w *watcher) look(notify func(Change)) {
 	w.failure = ""
 	var beside []byte
 	if name := w.current.Commitments.File; name != "" {
-		beside, _ = os.ReadFile(name) // loading says what is wrong
+		beside, _ = readFile(name) // loading says what is wrong
 	}
 	if w.seen != nil && bytes.Equal(data, w.seen) && bytes.Equal(beside, w.beside) {
 		return

@@ -56,6 +56,11 @@ func TestMissingFile(t *testing.T) {
 	if err == nil || err.Error() != path+": cannot be read: no such file or directory" {
 		t.Errorf("error %v", err)
 	}
+	for bad, want := range map[string]string{"/dev/zero": "is a device or a socket, expected a file", t.TempDir(): "is a folder, expected a file"} {
+		if _, err := (live.Source{Role: config.Scaler, Path: bad}).Read(); err == nil || err.Error() != bad+": cannot be read: "+want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
 	empty := filepath.Join(t.TempDir(), "empty.yaml")
 	write(t, empty, "")
 	if _, err := (live.Source{Role: config.Scaler, Path: empty}).Read(); err == nil || !strings.Contains(err.Error(), "is empty") {

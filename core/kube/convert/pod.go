@@ -108,7 +108,10 @@ func Metadata(o *metav1.ObjectMeta, m *model.Pod) {
 	m.UID, m.Namespace, m.Name = string(o.UID), o.Namespace, o.Name
 	m.Labels, m.Annotations = o.Labels, o.Annotations
 	m.Created = o.CreationTimestamp.UTC()
-	m.Deleting = instant(o.DeletionTimestamp)
+	m.Deleting, m.DeletingGrace = instant(o.DeletionTimestamp), 0
+	if g := o.DeletionGracePeriodSeconds; g != nil {
+		m.DeletingGrace = seconds(*g)
+	}
 	m.Owner = Controller(o)
 	_, m.Mirror = o.Annotations[corev1.MirrorPodAnnotationKey]
 	m.Mirror = m.Mirror || m.Owner.Kind == "Node"
@@ -358,6 +361,16 @@ func instant(t *metav1.Time) *time.Time {
 	}
 	u := t.UTC()
 	return &u
+}
+
+// GraceSeconds is a grace period as options of a deletion have it: whole seconds, at least one, for at none the object
+// would go while the containers run. nil where grace is not positive: the pod's own.
+func GraceSeconds(grace time.Duration) *int64 {
+	if grace <= 0 {
+		return nil
+	}
+	n := max(int64(grace/time.Second), 1)
+	return &n
 }
 
 // seconds is a duration, as far as durations reach.

@@ -309,7 +309,7 @@ spec:
 func TestPodStatus(t *testing.T) {
 	t.Parallel()
 	p, err := convert.Pod(podOf(t, `
-metadata: {name: p, namespace: n, uid: u, creationTimestamp: "2026-01-02T03:04:05Z", deletionTimestamp: "2026-01-02T03:05:05Z"}
+metadata: {name: p, namespace: n, uid: u, creationTimestamp: "2026-01-02T03:04:05Z", deletionTimestamp: "2026-01-02T03:05:05Z", deletionGracePeriodSeconds: 60}
 spec: {containers: [{name: a}], terminationGracePeriodSeconds: 0, priority: 7, priorityClassName: high, schedulingGates: [{name: g}]}
 status:
   phase: Pending
@@ -321,7 +321,7 @@ status:
 	}
 	at := time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC)
 	if !p.Unschedulable || !p.Ready || !p.Gated || p.NominatedNode != "n7" || p.Priority != 7 || p.PriorityClass != "high" ||
-		p.GracePeriod != 0 || p.RestartCount != 3 || p.Deleting == nil || !p.Deleting.Equal(at) || p.Terminal {
+		p.GracePeriod != 0 || p.RestartCount != 3 || p.Deleting == nil || !p.Deleting.Equal(at) || p.DeletingGrace != time.Minute || p.Terminal {
 		t.Errorf("%+v", p)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weir-project/weir/core/config"
 )
 
 // SchedulerConfig is what planning needs to know of how kube-scheduler was configured.
@@ -29,8 +31,12 @@ type PodTopologySpread struct {
 // one field.
 func ReadSchedulerConfig(data []byte) (*SchedulerConfig, error) {
 	c := &SchedulerConfig{}
-	plain, err := yaml.YAMLToJSONStrict(data)
+	var plain []byte
 	var strict []error
+	err := config.OneDocument(data)
+	if err == nil {
+		plain, err = yaml.YAMLToJSONStrict(data)
+	}
 	if err == nil {
 		strict, err = sigsjson.UnmarshalStrict(plain, c)
 	}

@@ -140,22 +140,22 @@ func (c *Client) DeleteClaim(ctx context.Context, name, uid string) error {
 	return nil
 }
 
-// Evict asks the eviction API for a pod. The error tells more where the outcome is
-// drain.Failed.
-func (c *Client) Evict(ctx context.Context, p *model.Pod) (drain.Outcome, error) {
+// Evict asks the eviction API for a pod. grace replaces the pod's own grace period, 0 = does not; of a pod
+// that is terminating already it can only be cut. The error tells more where the outcome is drain.Failed.
+func (c *Client) Evict(ctx context.Context, p *model.Pod, grace time.Duration) (drain.Outcome, error) {
 	uid := types.UID(p.UID)
 	// Without the client's own retries: "not now" is an answer, and the drain knows when to ask again.
 	err := c.core.RESTClient().Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").MaxRetries(0).Body(&policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: convert.GraceSeconds(grace)},
 	}).Do(ctx).Error()
 	return outcome(err, "evicting pod "+p.ID())
 }
 
 // DeletePod deletes a pod past its budgets, with a grace period of whole seconds.
 func (c *Client) DeletePod(ctx context.Context, p *model.Pod, grace time.Duration) (drain.Outcome, error) {
-	uid, seconds := types.UID(p.UID), max(1, int64(grace/time.Second))
-	err := c.core.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &seconds})
+	uid := types.UID(p.UID)
+	err := c.core.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: convert.GraceSeconds(max(grace, time.Second))})
 	return outcome(err, "deleting pod "+p.ID())
 }
 

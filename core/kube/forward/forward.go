@@ -12,11 +12,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/weir-project/weir/core/kube/raw"
 )
 
 // Options say which scaler is reached, and as whom.
@@ -49,16 +47,13 @@ const tokenSeconds = 600
 
 // Open reaches the scaler. Errors say what is missing: a lease, a leader, a right, a token.
 func Open(ctx context.Context, o Options) (*Conn, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	cfg, err := raw.Config(o.Kubeconfig, o.Context)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, err
 	}
-	cfg.UserAgent = "weir"
-	api, err := client(cfg)
+	api, err := raw.Client(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("client of %s: %w", cfg.Host, err)
+		return nil, err
 	}
 	// The scaler is on a loopback address at both ends; no proxy has a part in it.
 	base := &http.Transport{}
@@ -81,18 +76,10 @@ func Open(ctx context.Context, o Options) (*Conn, error) {
 	return conn, nil
 }
 
-// client talks to the API server in raw JSON.
-func client(cfg *rest.Config) (rest.Interface, error) {
-	c := rest.CopyConfig(cfg)
-	c.GroupVersion, c.APIPath = &schema.GroupVersion{}, "/"
-	c.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
-	return rest.UnversionedRESTClientFor(c)
-}
-
 // leader is the pod that leads: the first part of what it writes into the lease.
 func leader(ctx context.Context, api rest.Interface, o Options) (string, error) {
 	name := o.Namespace + "/" + o.Lease
-	raw, err := api.Get().AbsPath("/apis/coordination.k8s.io/v1/namespaces", o.Namespace, "leases", o.Lease).Do(ctx).Raw()
+	answer, err := raw.Bytes(api.Get().AbsPath("/apis/coordination.k8s.io/v1/namespaces", o.Namespace, "leases", o.Lease).Do(ctx))
 	if apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("there is no lease %s: is Weir installed in this cluster, in this namespace, under this name?", name)
 	}
@@ -100,7 +87,7 @@ func leader(ctx context.Context, api rest.Interface, o Options) (string, error) 
 		return "", fmt.Errorf("lease %s: %w", name, err)
 	}
 	var l coordinationv1.Lease
-	if err := json.Unmarshal(raw, &l); err != nil {
+	if err := json.Unmarshal(answer, &l); err != nil {
 		return "", fmt.Errorf("lease %s: %w", name, err)
 	}
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
@@ -153,12 +140,12 @@ func tokenOf(ctx context.Context, api rest.Interface, account string) (string, e
 	if err != nil {
 		return "", err
 	}
-	raw, err := api.Post().AbsPath("/api/v1/namespaces", namespace, "serviceaccounts", name, "token").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	answer, err := raw.Bytes(api.Post().AbsPath("/api/v1/namespaces", namespace, "serviceaccounts", name, "token").SetHeader("Content-Type", "application/json").Body(body).Do(ctx))
 	if err != nil {
 		return "", fmt.Errorf("a token of service account %s: %w", account, err)
 	}
 	var got authenticationv1.TokenRequest
-	if err := json.Unmarshal(raw, &got); err != nil {
+	if err := json.Unmarshal(answer, &got); err != nil {
 		return "", fmt.Errorf("a token of service account %s: %w", account, err)
 	}
 	return got.Status.Token, nil

@@ -15,8 +15,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/streaming/pkg/httpstream"
-	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/weir-project/weir/integration/fakekubelet"
 )
 
 // cluster is an API server of which a lease, a pod's port and a service account's tokens are there.
@@ -42,6 +42,11 @@ func newCluster(t *testing.T) *cluster {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": %q}}`, c.holder)
 	})
+	mux.HandleFunc("GET /apis/coordination.k8s.io/v1/namespaces/weir-system/leases/secret", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "leases is forbidden: User \"ann\" cannot get it", "reason": "Forbidden", "code": 403}`)
+	})
 	mux.HandleFunc("POST /api/v1/namespaces/ops/serviceaccounts/ann/token", func(w http.ResponseWriter, r *http.Request) {
 		var asked struct {
 			Spec struct{ ExpirationSeconds int }
@@ -52,55 +57,19 @@ func newCluster(t *testing.T) *cluster {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "status": {"token": "ann-token"}}`)
 	})
-	mux.HandleFunc("POST /api/v1/namespaces/weir-system/pods/weir-7f/portforward", c.forward)
+	mux.Handle("POST /api/v1/namespaces/weir-system/pods/weir-7f/portforward", fakekubelet.ForwardPorts(dial))
 	c.Server = httptest.NewTLSServer(mux) // without TLS no client sends its token
 	t.Cleanup(c.Close)
 	return c
 }
 
-// forward does what a kubelet does: each pair of streams is one connection to a port.
-func (c *cluster) forward(w http.ResponseWriter, r *http.Request) {
-	if _, err := httpstream.Handshake(r, w, []string{"portforward.k8s.io"}); err != nil {
-		return
-	}
-	failures := map[string]httpstream.Stream{}
-	ends := make(chan httpstream.Stream, 100)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, sent <-chan struct{}) error {
-		ends <- s
-		return nil
-	})
-	if conn == nil {
-		return
-	}
-	defer conn.Close()
-	for {
-		select {
-		case s := <-ends:
-			id := s.Headers().Get("requestID")
-			if s.Headers().Get("streamType") == "error" {
-				failures[id] = s
-				continue
-			}
-			go copyBoth(s, failures[id], s.Headers().Get("port"))
-		case <-conn.CloseChan():
-			return
-		}
-	}
-}
-
-func copyBoth(s, failure httpstream.Stream, port string) {
-	defer s.Close()
-	if failure != nil {
-		defer failure.Close()
-	}
+// dial is how the kubelet reaches a port of the pod.
+func dial(_, _, port string) (net.Conn, error) {
 	c, err := net.Dial("tcp", "127.0.0.1:"+port)
 	if err != nil {
-		fmt.Fprintf(failure, "connection refused by port %s", port)
-		return
+		return nil, fmt.Errorf("connection refused by port %s", port)
 	}
-	defer c.Close()
-	go func() { _, _ = io.Copy(c, s) }()
-	_, _ = io.Copy(s, c)
+	return c, nil
 }
 
 func (c *cluster) kubeconfig(t *testing.T, user clientcmdapi.AuthInfo) string {
@@ -181,6 +150,7 @@ func TestWhatIsMissing(t *testing.T) {
 		want   string
 	}{
 		"lease":      {user, func(_ *cluster, o *Options) { o.Lease = "other" }, "there is no lease weir-system/other: is Weir installed"},
+		"right":      {user, func(_ *cluster, o *Options) { o.Lease = "secret" }, `lease weir-system/secret: leases is forbidden: User "ann" cannot get it`},
 		"leader":     {user, func(c *cluster, _ *Options) { c.holder = "" }, "no scaler leads now"},
 		"pod":        {user, func(c *cluster, _ *Options) { c.holder = "gone_1" }, "of pod weir-system/gone"},
 		"account":    {user, func(_ *cluster, o *Options) { o.ServiceAccount = "ops/eve" }, "a token of service account ops/eve"},

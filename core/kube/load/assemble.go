@@ -23,8 +23,10 @@ import (
 func (l *loader) assemble() (*Input, error) {
 	in := &Input{NodeClasses: map[string]*model.NodeClass{}, Classes: map[string]*awsv1.EC2NodeClass{}}
 	a := l.admission()
-	if err := l.expand(a); err != nil {
-		return nil, err
+	if !l.asIs {
+		if err := l.expand(a); err != nil {
+			return nil, err
+		}
 	}
 	l.poolsInto(in)
 	nodes, err := l.nodesInto(in)
@@ -39,8 +41,10 @@ func (l *loader) assemble() (*Input, error) {
 	if len(l.errs) > 0 {
 		return nil, join(l.errs)
 	}
-	for _, kind := range slices.Sorted(maps.Keys(l.unused)) {
-		l.warn("not used: %s", plural(l.unused[kind], kind))
+	if !l.asIs { // nobody chose what is read of a cluster
+		for _, kind := range slices.Sorted(maps.Keys(l.unused)) {
+			l.warn("not used: %s", plural(l.unused[kind], kind))
+		}
 	}
 	in.Warnings = l.warnings
 	return in, nil

@@ -4,7 +4,8 @@
 // documents, lists of any kind, JSON arrays; what people wrote by hand as well as
 // what kubectl get printed. Out: an Input with pools, node classes, nodes with their
 // pods, waiting pods, daemon sets and budgets in model form, and warnings for all
-// that was read and is not used.
+// that was read and is not used. Lists makes the same of the answers of an API server;
+// core/kube/live asks for them.
 //
 // The package does what the parts of a cluster would have done: defaults and
 // admission, replicas of workloads that have no pods yet, claims joined with nodes.

@@ -55,6 +55,7 @@ type loader struct {
 	guessed   []string                    // namespaces of pods that are not in the input
 	attach    map[string]map[string]int64 // by node, then CSI driver
 	unused    map[string]int              // kind to count
+	asIs      bool                        // workloads without pods have none
 }
 
 type identity struct{ kind, namespace, name string }

@@ -13,24 +13,27 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weir-project/weir/core/userfile"
 )
 
 // Options of Files.
 type Options struct {
-	// MaxBytes is the largest file that is read, in bytes; 0 = 256 MiB.
+	// MaxBytes is the largest file that is read, in bytes; 0 = that of the package.
 	MaxBytes int64
 	// SpreadDefaults are the constraints that kube-scheduler was told to apply to pods
 	// without any. With them the selectors of services and controllers count.
 	SpreadDefaults []corev1.TopologySpreadConstraint
 }
 
-const defaultMaxBytes = 256 << 20
+// MaxBytes is the largest file that is read unless Options say otherwise, in bytes.
+const MaxBytes = 256 << 20
 
 // Files reads the given files, folders ("*.yaml", "*.yml" and "*.json" below them) and
 // standard input ("-"). Errors are *Error, several of them joined.
 func Files(paths []string, stdin io.Reader, opts Options) (*Input, error) {
 	if opts.MaxBytes <= 0 {
-		opts.MaxBytes = defaultMaxBytes
+		opts.MaxBytes = MaxBytes
 	}
 	l := newLoader()
 	l.around.Defaults = opts.SpreadDefaults
@@ -131,7 +134,7 @@ func (l *loader) open(path string, named bool, read map[string]bool, most int64)
 		return nil // named twice, or named and in a named folder
 	}
 	read[key] = true
-	f, err := os.Open(path)
+	f, err := userfile.Open(path)
 	if err != nil {
 		return &Error{File: path, Msg: reason(err)}
 	}
