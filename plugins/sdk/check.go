@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -33,6 +34,8 @@ func CheckDescription(d Description) error {
 		return fmt.Errorf("name %.70q: want lower case letters, digits and dashes, at most 63", d.Name)
 	case d.Version == "" || len(d.Version) > 63:
 		return fmt.Errorf("version %.70q: want 1 to 63 characters", d.Version)
+	case !isPrintable(d.Version) || !isPrintable(d.Summary) || !isPrintable(d.Documentation):
+		return fmt.Errorf("version %q, summary %.200q, documentation %.200q: want characters that can be printed, on one line", d.Version, d.Summary, d.Documentation)
 	case utf8.RuneCountInString(d.Summary) > MaxReason:
 		return fmt.Errorf("summary: %d characters, at most %d", utf8.RuneCountInString(d.Summary), MaxReason)
 	case len(d.ConfigSchema) > MaxConfigBytes:
@@ -49,14 +52,15 @@ func CheckPrices(req *PriceRequest, ans *PriceAnswer) error {
 		return fmt.Errorf("%d pools answered, %d asked", len(ans.Pools), len(req.Pools))
 	}
 	for i := range ans.Pools {
-		if err := checkPool(&req.Pools[i], &ans.Pools[i]); err != nil {
+		if err := CheckPoolPrices(&req.Pools[i], &ans.Pools[i]); err != nil {
 			return fmt.Errorf("pool %q: %w", req.Pools[i].Name, err)
 		}
 	}
 	return nil
 }
 
-func checkPool(pool *Pool, p *PoolPrices) error {
+// CheckPoolPrices is CheckPrices for one pool.
+func CheckPoolPrices(pool *Pool, p *PoolPrices) error {
 	if len(p.USDPerHour) != len(pool.Offerings) {
 		return fmt.Errorf("%d prices answered, %d offerings asked", len(p.USDPerHour), len(pool.Offerings))
 	}
@@ -175,15 +179,23 @@ func CheckScores(req *ScoreRequest, ans *ScoreAnswer) error {
 	if len(ans.Verdicts) != len(req.Moves) {
 		return fmt.Errorf("%d moves answered, %d asked", len(ans.Verdicts), len(req.Moves))
 	}
-	for i, v := range ans.Verdicts {
-		switch {
-		case math.IsNaN(v.Score) || math.IsInf(v.Score, 0):
-			return fmt.Errorf("move %d: score %v is not finite", i, v.Score)
-		case !v.Accept && v.Reason == "":
-			return fmt.Errorf("move %d: refused without a reason", i)
-		case utf8.RuneCountInString(v.Reason) > MaxReason:
-			return fmt.Errorf("move %d: reason of %d characters, at most %d", i, utf8.RuneCountInString(v.Reason), MaxReason)
+	for i := range ans.Verdicts {
+		if err := CheckVerdict(&ans.Verdicts[i]); err != nil {
+			return fmt.Errorf("move %d: %w", i, err)
 		}
+	}
+	return nil
+}
+
+// CheckVerdict is CheckScores for one move.
+func CheckVerdict(v *Verdict) error {
+	switch {
+	case math.IsNaN(v.Score) || math.IsInf(v.Score, 0):
+		return fmt.Errorf("score %v is not finite", v.Score)
+	case !v.Accept && v.Reason == "":
+		return errors.New("refused without a reason")
+	case utf8.RuneCountInString(v.Reason) > MaxReason:
+		return fmt.Errorf("reason of %d characters, at most %d", utf8.RuneCountInString(v.Reason), MaxReason)
 	}
 	return nil
 }

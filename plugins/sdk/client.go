@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -141,7 +142,8 @@ func (c *Client) Configure(ctx context.Context, config json.RawMessage, catalogu
 	return errors.Join(errs...)
 }
 
-// Price asks for prices; the catalogue must have been sent.
+// Price asks for prices; the catalogue must have been sent. Where only the entries of some
+// pools are out of form, the answer comes with an *AnswerError that wraps PoolFaults.
 func (c *Client) Price(ctx context.Context, req *PriceRequest) (*PriceAnswer, error) {
 	size := 256 << 10
 	for i := range req.Pools {
@@ -151,9 +153,9 @@ func (c *Client) Price(ctx context.Context, req *PriceRequest) (*PriceAnswer, er
 	if err != nil {
 		return nil, err
 	}
-	a, err := toPriceAnswer(m)
-	if err != nil {
-		return nil, &AnswerError{Err: err}
+	a, faults := toPriceAnswer(m)
+	if len(faults) > 0 {
+		return a, &AnswerError{Err: faults}
 	}
 	return a, nil
 }
@@ -242,6 +244,22 @@ func (e *AnswerError) Error() string { return "invalid answer: " + e.Err.Error()
 
 // Unwrap gives the fault.
 func (e *AnswerError) Unwrap() error { return e.Err }
+
+// PoolFaults is what is wrong with the entries of an answer, by the position of their pool.
+type PoolFaults map[int]error
+
+// Error implements error with the fault that comes first.
+func (f PoolFaults) Error() string {
+	if len(f) == 0 {
+		return "no pool is at fault"
+	}
+	first := slices.Min(slices.Collect(maps.Keys(f)))
+	text := fmt.Sprintf("pool %d: %v", first, f[first])
+	if n := len(f) - 1; n > 0 {
+		text += fmt.Sprintf(", and %d pools more", n)
+	}
+	return text
+}
 
 // HashCatalogue fills in the hash of the catalogue's content, which requests then
 // name. It is for whoever makes a catalogue, before anybody else sees it.

@@ -244,15 +244,24 @@ func TestServerRefusesWhatItDoesNotKnow(t *testing.T) {
 	if len(s.catalogues) != 1 {
 		t.Fatalf("%d catalogues kept", len(s.catalogues))
 	}
-	for _, zone := range []string{"x", "y", "z"} {
-		c := SamplePrice().Catalogue
-		c.Offerings[0].Zone = zone
-		if _, err := s.Configure(context.Background(), &strategyv1.ConfigureRequest{Catalogue: fromCatalogue(c)}); err != nil {
-			t.Fatal(err)
+}
+
+// A process forgets the oldest catalogues: small ones by their number, large ones by what
+// they have together, but never the last two.
+func TestServerForgetsCatalogues(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]int{10: mostCatalogues, MaxOfferings / 2: 4, MaxOfferings: keptCatalogues, 2 * MaxOfferings: keptCatalogues} {
+		s := &server{}
+		for i := range mostCatalogues + 2 {
+			s.remember(&Catalogue{Offerings: make([]Offering, size), Hash: [32]byte{byte(i)}})
 		}
-	}
-	if len(s.catalogues) != keptCatalogues {
-		t.Errorf("%d catalogues kept, want %d", len(s.catalogues), keptCatalogues)
+		if got := len(s.catalogues); got != want {
+			t.Errorf("%d catalogues of %d offerings kept, want %d", got, size, want)
+			continue
+		}
+		if last := s.catalogues[want-1].Hash[0]; last != mostCatalogues+1 {
+			t.Errorf("the last one kept is number %d", last)
+		}
 	}
 }
 

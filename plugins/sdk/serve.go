@@ -55,28 +55,18 @@ type Major struct {
 // named twice end the process likewise.
 func Serve(strategy Strategy, others ...Major) {
 	if path := os.Getenv(SocketVariable); path != "" {
-		if err := ServeSocket(strategy, path); err != nil {
+		if err := ServeSocket(strategy, path, others...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
-	_, prices := strategy.(Pricer)
-	_, scores := strategy.(Scorer)
-	if !prices && !scores {
-		fmt.Fprintf(os.Stderr, "%T is neither an sdk.Pricer nor an sdk.Scorer\n", strategy)
-		os.Exit(1)
-	}
-	if err := CheckDescription(strategy.Describe()); err != nil {
-		fmt.Fprintf(os.Stderr, "the strategy's description: %v\n", err)
+	if err := checkServed(strategy, others); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	majors := map[int]plugin.PluginSet{ProtocolVersion: {PluginName: &grpcPlugin{strategy: strategy}}}
 	for _, m := range others {
-		if majors[m.Version] != nil || m.Version < 1 {
-			fmt.Fprintf(os.Stderr, "version %d of the protocol is none, or is served already\n", m.Version)
-			os.Exit(1)
-		}
 		majors[m.Version] = plugin.PluginSet{PluginName: &grpcPlugin{register: m.Register}}
 	}
 	plugin.Serve(&plugin.ServeConfig{
@@ -87,6 +77,26 @@ func Serve(strategy Strategy, others ...Major) {
 		},
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: os.Stderr, JSONFormat: true}),
 	})
+}
+
+// checkServed says why a strategy cannot be served, or not together with other major versions.
+func checkServed(strategy Strategy, others []Major) error {
+	_, prices := strategy.(Pricer)
+	_, scores := strategy.(Scorer)
+	if !prices && !scores {
+		return fmt.Errorf("%T is neither an sdk.Pricer nor an sdk.Scorer", strategy)
+	}
+	if err := CheckDescription(strategy.Describe()); err != nil {
+		return fmt.Errorf("the strategy's description: %w", err)
+	}
+	served := map[int]bool{ProtocolVersion: true}
+	for _, m := range others {
+		if served[m.Version] || m.Version < 1 {
+			return fmt.Errorf("version %d of the protocol is none, or is served already", m.Version)
+		}
+		served[m.Version] = true
+	}
+	return nil
 }
 
 // ServerOptions are the bounds and guards that Serve puts on its gRPC server.

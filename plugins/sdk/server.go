@@ -18,9 +18,14 @@ import (
 	strategyv1 "github.com/weir-project/weir/plugins/proto/weir/strategy/v1"
 )
 
-// keptCatalogues is how many catalogues a process remembers: the one in force and
-// the one before, for calls that are under way while the host sends another.
-const keptCatalogues = 2
+// A process remembers the catalogue in force and the one before, for calls that are under
+// way while the host sends another; and as many more as have no more offerings together
+// than two of the largest, for a host that sends what is too large for one in parts.
+const (
+	keptCatalogues    = 2
+	mostCatalogues    = 8
+	mostKeptOfferings = keptCatalogues * MaxOfferings
+)
 
 // server serves one strategy.
 type server struct {
@@ -116,7 +121,15 @@ func (s *server) remember(c *Catalogue) {
 		}
 	}
 	kept = append(kept, c)
-	s.catalogues = kept[max(0, len(kept)-keptCatalogues):]
+	first, offerings := len(kept), 0
+	for first > 0 && len(kept)-first < mostCatalogues {
+		offerings += len(kept[first-1].Offerings)
+		if len(kept)-first >= keptCatalogues && offerings > mostKeptOfferings {
+			break
+		}
+		first--
+	}
+	s.catalogues = kept[first:]
 }
 
 func (s *server) catalogue(hash []byte) (*Catalogue, error) {

@@ -26,14 +26,17 @@ const stopTime = 5 * time.Second
 // folder with the host. A socket that a former process left at the path is replaced;
 // one that somebody serves at is an error, as is anything that is not a socket. The
 // socket is open to the owner and the group of the folder, and to nobody else.
-func ServeSocket(strategy Strategy, path string) error {
-	_, prices := strategy.(Pricer)
-	_, scores := strategy.(Scorer)
-	if !prices && !scores {
-		return fmt.Errorf("%T is neither an sdk.Pricer nor an sdk.Scorer", strategy)
+//
+// Further major versions of the protocol are served at the same socket, where a host picks
+// by the names of the services: two that have a service of one name are an error.
+func ServeSocket(strategy Strategy, path string, others ...Major) error {
+	if err := checkServed(strategy, others); err != nil {
+		return err
 	}
-	if err := CheckDescription(strategy.Describe()); err != nil {
-		return fmt.Errorf("the strategy's description: %w", err)
+	server := grpc.NewServer(ServerOptions()...)
+	Register(server, strategy)
+	if err := registerMajors(server, others); err != nil {
+		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
@@ -41,8 +44,6 @@ func ServeSocket(strategy Strategy, path string) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(ServerOptions()...)
-	Register(server, strategy)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
@@ -53,6 +54,23 @@ func ServeSocket(strategy Strategy, path string) error {
 	late := time.AfterFunc(stopTime, server.Stop)
 	defer late.Stop()
 	server.GracefulStop()
+	return nil
+}
+
+// registerMajors puts the services of further major versions on a server. gRPC ends the
+// process when a service is there twice, so each version is tried by itself first.
+func registerMajors(server *grpc.Server, others []Major) error {
+	for _, m := range others {
+		alone := grpc.NewServer()
+		m.Register(alone)
+		have := server.GetServiceInfo()
+		for name := range alone.GetServiceInfo() {
+			if _, twice := have[name]; twice {
+				return fmt.Errorf("version %d of the protocol: service %s is served already", m.Version, name)
+			}
+		}
+		m.Register(server)
+	}
 	return nil
 }
 

@@ -121,37 +121,50 @@ func fromLimit(l Limit) *instancev1.Limit {
 }
 
 // toPriceAnswer reads an answer. It judges nothing but the message's own form: an
-// unknown way of packing and an offering with two lists of steps are errors; the
-// rest is for CheckPrices.
-func toPriceAnswer(m *instancev1.PriceResponse) (*PriceAnswer, error) {
+// unknown way of packing and an offering with two lists of steps are faults of the pool,
+// whose entry is empty then; the rest is for CheckPrices.
+func toPriceAnswer(m *instancev1.PriceResponse) (*PriceAnswer, PoolFaults) {
 	a := &PriceAnswer{Pools: make([]PoolPrices, len(m.Pools))}
+	var faults PoolFaults
 	for i, in := range m.Pools {
-		p := PoolPrices{USDPerHour: in.UsdPerHour, FeePerNode: in.FeeUsdPerNodeHour}
-		switch in.Packing {
-		case instancev1.Packing_PACKING_UNSPECIFIED, instancev1.Packing_PACKING_LEAST_COST:
-		case instancev1.Packing_PACKING_LARGEST_FIRST:
-			p.LargestFirst = true
-		default:
-			return nil, fmt.Errorf("pool %d: unknown packing %d", i, in.Packing)
+		p, err := toPoolPrices(in)
+		if err == nil {
+			a.Pools[i] = p
+			continue
 		}
-		for _, s := range in.Stepped {
-			if p.Steps == nil {
-				p.Steps = map[int][]Step{}
-			}
-			if _, twice := p.Steps[int(s.Offering)]; twice {
-				return nil, fmt.Errorf("pool %d: offering %d has steps twice", i, s.Offering)
-			}
-			p.Steps[int(s.Offering)] = toSteps(s)
+		if faults == nil {
+			faults = PoolFaults{}
 		}
-		for _, v := range in.Vetoes {
-			p.Vetoes = append(p.Vetoes, Veto{Reason: v.Reason, Offerings: toInt(v.Offerings)})
-		}
-		for _, l := range in.Limits {
-			p.Limits = append(p.Limits, toLimit(l))
-		}
-		a.Pools[i] = p
+		faults[i] = err
 	}
-	return a, nil
+	return a, faults
+}
+
+func toPoolPrices(in *instancev1.PoolPrices) (PoolPrices, error) {
+	p := PoolPrices{USDPerHour: in.UsdPerHour, FeePerNode: in.FeeUsdPerNodeHour}
+	switch in.Packing {
+	case instancev1.Packing_PACKING_UNSPECIFIED, instancev1.Packing_PACKING_LEAST_COST:
+	case instancev1.Packing_PACKING_LARGEST_FIRST:
+		p.LargestFirst = true
+	default:
+		return PoolPrices{}, fmt.Errorf("unknown packing %d", in.Packing)
+	}
+	for _, s := range in.Stepped {
+		if p.Steps == nil {
+			p.Steps = map[int][]Step{}
+		}
+		if _, twice := p.Steps[int(s.Offering)]; twice {
+			return PoolPrices{}, fmt.Errorf("offering %d has steps twice", s.Offering)
+		}
+		p.Steps[int(s.Offering)] = toSteps(s)
+	}
+	for _, v := range in.Vetoes {
+		p.Vetoes = append(p.Vetoes, Veto{Reason: reason(v.Reason), Offerings: toInt(v.Offerings)})
+	}
+	for _, l := range in.Limits {
+		p.Limits = append(p.Limits, toLimit(l))
+	}
+	return p, nil
 }
 
 func toSteps(m *instancev1.SteppedPrice) []Step {
@@ -163,7 +176,7 @@ func toSteps(m *instancev1.SteppedPrice) []Step {
 }
 
 func toLimit(m *instancev1.Limit) Limit {
-	l := Limit{Name: m.Name}
+	l := Limit{Name: reason(m.Name)}
 	switch rule := m.Rule.(type) {
 	case *instancev1.Limit_Share:
 		measure := Measure(rule.Share.GetMeasure())

@@ -83,7 +83,7 @@ func fromMoves(moves []ProposedMove) []*consolidationv1.ProposedMove {
 func toMoves(ms []*consolidationv1.ProposedMove) []ProposedMove {
 	out := make([]ProposedMove, len(ms))
 	for i, m := range ms {
-		out[i] = ProposedMove{Remove: toInt(m.Remove), Score: m.Score, Why: m.Why}
+		out[i] = ProposedMove{Remove: toInt(m.Remove), Score: m.Score, Why: reason(m.Why)}
 	}
 	return out
 }

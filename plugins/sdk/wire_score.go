@@ -93,7 +93,7 @@ func fromScoreAnswer(a *ScoreAnswer) *consolidationv1.ScoreResponse {
 func toScoreAnswer(m *consolidationv1.ScoreResponse) *ScoreAnswer {
 	a := &ScoreAnswer{Verdicts: make([]Verdict, len(m.Verdicts))}
 	for i, v := range m.Verdicts {
-		a.Verdicts[i] = Verdict{Accept: v.Accept, Score: v.Score, Reason: v.Reason}
+		a.Verdicts[i] = Verdict{Accept: v.Accept, Score: v.Score, Reason: reason(v.Reason)}
 	}
 	return a
 }

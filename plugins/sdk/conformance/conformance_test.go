@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +20,17 @@ import (
 type rogue struct {
 	wrong string
 	calls int
+
+	described, priced atomic.Int64
+	several           chan struct{} // closed once two calls are under way
 }
 
 func (r *rogue) Describe() sdk.Description {
-	return sdk.Description{Name: "rogue", Version: "1", Deterministic: true, ConfigSchema: `{"type": "object", "properties": {"factor": {"type": "number", "maximum": 2}}}`}
+	version := "1"
+	if r.wrong == "another version each time" {
+		version = fmt.Sprint(r.described.Add(1))
+	}
+	return sdk.Description{Name: "rogue", Version: version, Deterministic: true, ConfigSchema: `{"type": "object", "properties": {"factor": {"type": "number", "maximum": 2}}}`}
 }
 
 func (r *rogue) Configure(config json.RawMessage) error {
@@ -41,7 +49,7 @@ func (r *rogue) Configure(config json.RawMessage) error {
 	return nil
 }
 
-func (r *rogue) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnswer, error) {
+func (r *rogue) Price(_ context.Context, req *sdk.PriceRequest) (*sdk.PriceAnswer, error) {
 	switch r.wrong {
 	case "exits":
 		os.Exit(4)
@@ -49,16 +57,31 @@ func (r *rogue) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAns
 		if len(req.Catalogue.Offerings) > 1000 {
 			os.Exit(4)
 		}
-	case "sticks when cancelled":
-		if len(req.Catalogue.Offerings) > 1000 {
-			<-ctx.Done()
-		}
 	}
-	ans := sdk.PriceEach(req, func(o int) float64 { return req.USDPerHour[o] + float64(r.calls) })
+	more := float64(r.calls) + r.moods()
+	ans := sdk.PriceEach(req, func(o int) float64 { return req.USDPerHour[o] + more })
 	if r.wrong == "by order of pools" && len(ans.Pools) > 1 {
 		ans.Pools[0].FeePerNode = 7
 	}
 	return ans, nil
+}
+
+// moods is by how much an answer about prices is another than it should be.
+func (r *rogue) moods() float64 {
+	n := r.priced.Add(1)
+	switch {
+	case r.wrong == "another price each time":
+		return float64(n)
+	case r.wrong == "mixes up calls" && n == 2: // the first is alone
+		<-r.several
+		return 1
+	case r.wrong == "mixes up calls" && n == 3:
+		close(r.several)
+	case r.wrong == diesOfNonsense && n > 1: // the first is from before it
+		<-nonsense
+		os.Exit(4)
+	}
+	return 0
 }
 
 func (r *rogue) Score(_ context.Context, req *sdk.ScoreRequest) (*sdk.ScoreAnswer, error) {
@@ -124,18 +147,21 @@ func run(t *testing.T, target Target) *Report {
 	return r
 }
 
+// inMemory are faults and the checks that find them, in a whole run.
+var inMemory = map[string][]string{
+	"":                          nil,
+	"too large a setting":       {"config-errors"},
+	"another field":             {"config-errors"},
+	"changes before it refuses": {"config-errors"},
+	"by order of pools":         {"order"},
+	"pods twice":                {"levels", "latency"},
+	"takes what it may not":     {"levels"}, // the first of the large world's nodes may go
+	"simulates without end":     {"levels"},
+}
+
 func TestInProcess(t *testing.T) {
 	t.Parallel()
-	for wrong, want := range map[string][]string{
-		"":                          nil,
-		"too large a setting":       {"config-errors"},
-		"another field":             {"config-errors"},
-		"changes before it refuses": {"config-errors"},
-		"by order of pools":         {"order"},
-		"pods twice":                {"levels", "latency"},
-		"takes what it may not":     {"levels"}, // the first of the large world's nodes may go
-		"simulates without end":     {"levels"},
-	} {
+	for wrong, want := range inMemory {
 		t.Run(wrong, func(t *testing.T) {
 			t.Parallel()
 			r := run(t, InProcess(func() sdk.Strategy { return &rogue{wrong: wrong} }))
@@ -150,8 +176,12 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
-// programVariable makes this test program a strategy with a fault.
-const programVariable = "WEIR_KIT_ROGUE"
+// programVariable makes this test program a strategy with a fault, folderVariable is a
+// folder that outlives its processes.
+const (
+	programVariable = "WEIR_KIT_ROGUE"
+	folderVariable  = "WEIR_KIT_FOLDER"
+)
 
 func TestMain(m *testing.M) {
 	switch wrong := os.Getenv(programVariable); wrong {
@@ -167,8 +197,25 @@ func TestMain(m *testing.M) {
 		}
 		sdk.Serve(&rogue{})
 	case "plain":
+		fmt.Printf("1|1|unix|%s/s|grpc|\n", os.Getenv("PLUGIN_UNIX_SOCKET_DIR"))
+		select {}
+	case "elsewhere":
+		fmt.Println("1|1|unix|/run/another.sock|grpc|")
+		select {}
+	case "tcp":
 		fmt.Println("1|1|tcp|127.0.0.1:1|grpc|")
 		select {}
+	case "starts once":
+		if _, err := os.OpenFile(os.Getenv(folderVariable)+"/started", os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(5)
+		}
+		sdk.Serve(&rogue{})
+	case takesAnybody, isUnwell, diesOfNonsense, givesUpToo:
+		if err := serveByHand(wrong); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	case "mute":
 		select {}
 	default:
@@ -184,28 +231,34 @@ func program(t *testing.T, wrong string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := t.TempDir() + "/rogue"
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nexport "+programVariable+"='"+wrong+"'\nexec "+self+"\n"), 0o755); err != nil {
+	dir := t.TempDir()
+	path := dir + "/rogue"
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nexport "+programVariable+"='"+wrong+"' "+folderVariable+"='"+dir+"'\nexec "+self+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
+// processes are the faults of processes, likewise.
+var processes = []struct {
+	wrong  string
+	checks []string // that must fail
+	only   bool     // and no others
+	why    string
+}{
+	{"none", nil, true, ""},
+	{"noise", []string{"stdout"}, true, "hello, I am a strategy"},
+	{"child", []string{"shutdown"}, true, "processes that it started are still there"},
+	{"exits", []string{"defaults", "golden"}, false, "the process ended: exit status 4"},
+	{"dies of large ones", []string{"latency", "cancelled"}, true, "the process ended: exit status 4"},
+	{"plain", []string{"start"}, true, "no gRPC with mutual TLS"},
+	{"tcp", []string{"start"}, true, "the host takes Unix sockets below PLUGIN_UNIX_SOCKET_DIR alone"},
+	{"elsewhere", []string{"start"}, true, "the host takes Unix sockets below PLUGIN_UNIX_SOCKET_DIR alone"},
+}
+
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		wrong  string
-		checks []string // that must fail
-		only   bool     // and no others
-		why    string
-	}{
-		{"none", nil, true, ""},
-		{"noise", []string{"stdout"}, true, "hello, I am a strategy"},
-		{"child", []string{"shutdown"}, true, "processes that it started are still there"},
-		{"exits", []string{"defaults", "golden"}, false, "the process ended: exit status 4"},
-		{"dies of large ones", []string{"latency", "cancelled"}, true, "the process ended: exit status 4"},
-		{"plain", []string{"start"}, true, "no gRPC with mutual TLS"},
-	} {
+	for _, c := range processes {
 		t.Run(c.wrong, func(t *testing.T) {
 			t.Parallel()
 			r := run(t, Process(program(t, c.wrong)))

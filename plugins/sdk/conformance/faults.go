@@ -214,7 +214,7 @@ func checkGarbledConnection(ctx context.Context, s *session, f *finding) {
 	s.steady(ctx, f, before, "after connections that spoke nonsense")
 }
 
-// stoppedTime is how long a process stands still.
+// stoppedTime is how long each call to a process that stands still is waited for.
 const stoppedTime = 300 * time.Millisecond
 
 func checkStopped(ctx context.Context, s *session, f *finding) {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -37,7 +38,7 @@ type process struct {
 }
 
 // handshakeForm is the line that a strategy prints once it can be reached.
-var handshakeForm = regexp.MustCompile(`^[0-9]+\|[0-9]+\|(unix|tcp)\|[^|]*\|`)
+var handshakeForm = regexp.MustCompile(`^[0-9]+\|[0-9]+\|[^|]*\|[^|]*\|`)
 
 // maxSaid bounds what is kept of a process's output, bytes.
 const maxSaid = 64 << 10
@@ -112,9 +113,9 @@ func (c *child) explain(ctx context.Context, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch parts := strings.Split(c.handshake, "|"); {
-	case !c.started:
 	case ctx.Err() != nil:
 		err = fmt.Errorf("not ready in time: %w", ctx.Err())
+	case !c.started:
 	case len(parts) < 2:
 		err = errors.New("it printed no handshake")
 	case parts[0] != strconv.Itoa(plugin.CoreProtocolVersion):
@@ -313,8 +314,13 @@ func (g goPlugin) ID() string {
 // Diagnose implements runner.Runner.
 func (g goPlugin) Diagnose(context.Context) string { return "" }
 
-// PluginToHost implements runner.Runner: both see the same addresses.
+// PluginToHost implements runner.Runner: both see the same addresses, of which the host
+// takes only those of the plugin itself.
 func (g goPlugin) PluginToHost(network, address string) (string, string, error) {
+	rel, err := filepath.Rel(g.dir, address)
+	if err != nil || network != "unix" || !filepath.IsLocal(rel) {
+		return "", "", fmt.Errorf("its handshake names %.200q by %.20q: the host takes Unix sockets below PLUGIN_UNIX_SOCKET_DIR alone", address, network)
+	}
 	return network, address, nil
 }
 

@@ -16,12 +16,15 @@ func killGroup(cmd *exec.Cmd) {
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 }
 
+// pause stops the process, and returns when it stands still, or lets it go on.
 func pause(cmd *exec.Cmd, stop bool) error {
-	signal := syscall.SIGCONT
-	if stop {
-		signal = syscall.SIGSTOP
+	if !stop {
+		return syscall.Kill(cmd.Process.Pid, syscall.SIGCONT)
 	}
-	return syscall.Kill(cmd.Process.Pid, signal)
+	if err := syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return awaitStop(cmd.Process.Pid)
 }
 
 func groupAlive(cmd *exec.Cmd) bool {

@@ -51,9 +51,12 @@ func dialOptions(extra ...grpc.DialOption) []grpc.DialOption {
 // InProcess serves a strategy in this process, over a connection in memory:
 // everything that crosses the wire in production crosses it here. Each start makes a
 // new strategy.
-func InProcess(make func() sdk.Strategy) Target { return inProcess{make} }
+func InProcess(make func() sdk.Strategy) Target { return inProcess{make: make} }
 
-type inProcess struct{ make func() sdk.Strategy }
+type inProcess struct {
+	make    func() sdk.Strategy
+	options []grpc.ServerOption // beside those of the SDK
+}
 
 type served struct {
 	conn   *grpc.ClientConn
@@ -63,7 +66,7 @@ type served struct {
 
 func (t inProcess) Start(context.Context) (Instance, error) {
 	listener := bufconn.Listen(1 << 20)
-	s := &served{server: grpc.NewServer(sdk.ServerOptions()...), done: make(chan struct{})}
+	s := &served{server: grpc.NewServer(append(sdk.ServerOptions(), t.options...)...), done: make(chan struct{})}
 	sdk.Register(s.server, t.make())
 	go func() {
 		defer close(s.done)
