@@ -14,6 +14,7 @@ const (
 	Stuck        = time.Minute            // past its deletion timestamp a pod is not waited for any more
 	FirstBackoff = 100 * time.Millisecond // after the first refused eviction of a pod
 	MaxBackoff   = 10 * time.Second       // between evictions of one pod at most
+	EndLead      = 2 * time.Second        // pods end so long before an instance is taken, so that the kubelet can still say so
 	CriticalLead = 20 * time.Second       // critical pods start at the latest so long before an instance is taken
 	SingleLead   = 15 * time.Second       // a lone replica goes at the latest its grace and so long before
 	MinGrace     = time.Second            // 0 would remove the object while the containers run
@@ -56,8 +57,14 @@ type PodMemory struct {
 	Refused int       `json:"refused,omitempty"` // evictions refused in a row
 	Next    time.Time `json:"next,omitzero"`     // not before
 	Outcome Outcome   `json:"outcome,omitempty"` // of the last call
-	Deleted time.Time `json:"deleted,omitzero"`  // end that the last forced delete asked for
+	Deleted time.Time `json:"deleted,omitzero"`  // end that the last forced delete, or the last shortening, asked for
 	Blocked time.Time `json:"blocked,omitzero"`  // since when it is in the way of the drain
+	// Grace is what it was last seen to end with, Seen since when, Cut that it is not what it began with.
+	Grace time.Duration `json:"grace,omitempty"`
+	Seen  time.Time     `json:"seen,omitzero"`
+	Cut   bool          `json:"cut,omitempty"`
+	Began time.Time     `json:"began,omitzero"`  // when it would have ended with what it began with, where that was seen
+	Asked time.Duration `json:"asked,omitempty"` // grace that the last call asked for, 0 = its own
 }
 
 // Outcome is the answer that an eviction or a delete got.
@@ -71,6 +78,15 @@ const (
 	MultiplePDBs Outcome = "multiple-pdbs" // 500: more than one budget covers the pod
 	Failed       Outcome = "failed"        // anything else
 )
+
+// Eviction asks the eviction API for a pod. For one that is terminating already, which that API does not hold
+// against any budget, it only cuts the grace period.
+type Eviction struct {
+	Pod *model.Pod
+	// Grace is what is left before the machine is taken, whole seconds and at least MinGrace; 0 = the pod's own
+	// grace period, which ends before that. It is never longer than what the pod has.
+	Grace time.Duration
+}
 
 // Deletion deletes a pod with a grace period, past budgets and do-not-disrupt.
 type Deletion struct {
@@ -155,7 +171,7 @@ func Summary(blockers []Blocker) string {
 // Result is one step.
 type Result struct {
 	Node     *model.NodePatch // cordon taint and load balancer label, nil where they are there
-	Evict    []*model.Pod
+	Evict    []Eviction
 	Delete   []Deletion
 	Done     bool
 	Blockers []Blocker // who is waited for, in the order of the pods; empty where Done or where all is under way
@@ -173,7 +189,7 @@ func Step(s *State, node *model.Node, pods []*model.Pod, pdbs []*model.PDB, now 
 	seen := map[string]bool{}
 	for _, p := range pods {
 		seen[p.UID] = true
-		if !WaitedFor(p, now) {
+		if !s.waitedFor(p, now) {
 			continue
 		}
 		tiers[tier(p)] = append(tiers[tier(p)], p)
@@ -306,7 +322,8 @@ func (s *State) pod(r *Result, p *model.Pod, pdbs []*model.PDB, open bool, now t
 		r.Blockers = append(r.Blockers, b)
 	}
 	if p.Deleting != nil {
-		block(ReasonTerminating, "pod %s is terminating until %s", p.ID(), p.Deleting.UTC().Format(time.RFC3339))
+		s.shorten(r, p, now)
+		block(ReasonTerminating, "pod %s is terminating until %s", p.ID(), s.ends(p).UTC().Format(time.RFC3339))
 		return
 	}
 	protected, until := DoNotDisrupt(p, now)
@@ -349,8 +366,8 @@ func (s *State) pod(r *Result, p *model.Pod, pdbs []*model.PDB, open bool, now t
 			return
 		}
 	}
-	m.Next = now.Add(MaxBackoff) // until the answer comes
-	r.Evict = append(r.Evict, p)
+	m.Next, m.Asked = now.Add(MaxBackoff), s.cut(p.GracePeriod, now) // until the answer comes
+	r.Evict = append(r.Evict, Eviction{Pod: p, Grace: m.Asked})
 }
 
 // forceAt is when the pod is deleted past its budgets, with false where it never is.
@@ -380,8 +397,8 @@ func (s *State) force(r *Result, p *model.Pod, now time.Time) {
 		r.Blockers = append(r.Blockers, Blocker{Pod: p, Reason: ReasonTerminating, Message: fmt.Sprintf("pod %s is being deleted", p.ID())})
 		return
 	}
-	m.Deleted, m.Next, m.Outcome = *end, now.Add(MaxBackoff), ""
-	r.Delete = append(r.Delete, Deletion{Pod: p, Grace: max(end.Sub(now), MinGrace)})
+	m.Deleted, m.Next, m.Outcome, m.Asked = *end, now.Add(MaxBackoff), "", max(end.Sub(now), MinGrace)
+	r.Delete = append(r.Delete, Deletion{Pod: p, Grace: m.Asked})
 }
 
 func (s *State) held(p *model.Pod, now time.Time) bool {
@@ -404,6 +421,7 @@ func (s *State) Answered(p *model.Pod, o Outcome, now time.Time) {
 	switch o {
 	case Accepted:
 		m.Refused = 0
+		m.accepted(p, now)
 		m.Next = now.Add(MaxBackoff) // the watch shows the pod terminating well before
 	case Gone:
 		m.Refused, m.Next = 0, now.Add(MaxBackoff)
@@ -418,8 +436,16 @@ func (s *State) Answered(p *model.Pod, o Outcome, now time.Time) {
 // where it ends. "true" protects for ever, a duration since the start of the pod;
 // anything else does not.
 func DoNotDisrupt(p *model.Pod, now time.Time) (bool, time.Time) {
+	if !p.Active() {
+		return false, time.Time{}
+	}
+	return protection(p, now)
+}
+
+// protection is what the annotation says, also of a pod that is terminating.
+func protection(p *model.Pod, now time.Time) (bool, time.Time) {
 	v, ok := p.Annotations[model.AnnotationDoNotDisrupt]
-	if !ok || !p.Active() {
+	if !ok {
 		return false, time.Time{}
 	}
 	if v == "true" {

@@ -3,6 +3,7 @@ package drain
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -13,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/weir-project/weir/core/model"
@@ -29,9 +30,11 @@ var t0 = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
 //	node [tainted]                           a fresh node and a fresh drain
 //	deadline +5m | interruption +2m          of the drain, from the start at 10:00:00
 //	pod NAME [k=v ...]                       app, owner (daemon, ss, none), critical, grace, dnd, deadline (signal),
-//	                                         deleting=+1m, terminal, mirror, tolerates, started=-5m, hold
+//	                                         deleting=+1m, given=10s (the grace it was deleted with, its own where unsaid),
+//	                                         terminal, mirror, tolerates, started=-5m, hold
 //	pdb NAME app [fully] [always]            a budget over the pods of an app
 //	answer NAME OUTCOME                      what an eviction got
+//	ends NAME +1m given=10s                  it was deleted (again), and its timestamp is that
 //	gone NAME                                the pod has left
 //	at +90s                                  a step at that instant
 func TestScenarios(t *testing.T) {
@@ -53,7 +56,7 @@ func TestScenarios(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if d := cmp.Diff(string(data), string(got)); d != "" {
+			if d := gocmp.Diff(string(data), string(got)); d != "" {
 				t.Errorf("(-want +got)\n%s", d)
 			}
 		})
@@ -120,6 +123,11 @@ func (st *stage) do(cmd string, args []string) []string {
 			Selects: func(l map[string]string) bool { return l["app"] == app }})
 	case "answer":
 		st.s.Answered(st.find(args[0]), Outcome(args[1]), st.now)
+	case "ends":
+		p := *st.find(args[0])
+		at := t0.Add(duration(st.t, args[1]))
+		p.Deleting, p.DeletingGrace = &at, duration(st.t, strings.TrimPrefix(args[2], "given="))
+		st.pods[slices.IndexFunc(st.pods, func(o *model.Pod) bool { return o.Name == p.Name })] = &p
 	case "gone":
 		st.pods = slices.DeleteFunc(st.pods, func(p *model.Pod) bool { return p.Name == args[0] })
 	case "at":
@@ -162,6 +170,8 @@ func (st *stage) pod(args []string) *model.Pod {
 		case "deleting":
 			at := t0.Add(duration(st.t, v))
 			p.Deleting = &at
+		case "given":
+			p.DeletingGrace = duration(st.t, v)
 		case "started":
 			at := t0.Add(duration(st.t, v))
 			p.Started = &at
@@ -179,6 +189,9 @@ func (st *stage) pod(args []string) *model.Pod {
 			st.t.Fatalf("pod field %q", a)
 		}
 	}
+	if p.Deleting != nil && p.DeletingGrace == 0 {
+		p.DeletingGrace = p.GracePeriod
+	}
 	return p
 }
 
@@ -190,8 +203,12 @@ func (st *stage) step() []string {
 		st.node.Taints = []model.Taint{Taint}
 		st.node.Labels[model.LabelExcludeLB] = LBValue
 	}
-	for _, p := range r.Evict {
-		out = append(out, "evict "+p.Name)
+	for _, e := range r.Evict {
+		line := "evict " + e.Pod.Name
+		if e.Grace > 0 {
+			line += fmt.Sprintf(", grace %s", e.Grace)
+		}
+		out = append(out, line)
 	}
 	for _, d := range r.Delete {
 		out = append(out, fmt.Sprintf("delete %s, grace %s", d.Pod.Name, d.Grace))
@@ -213,26 +230,11 @@ func duration(t *testing.T, s string) time.Duration {
 	return d
 }
 
-// TestPromises draws drains and checks what must hold of every step.
+// TestPromises draws drains of a node whose API server and kubelet behave, and checks what must hold of every step.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		var pods []*model.Pod
-		for i := range rapid.IntRange(0, 6).Draw(r, "pods") {
-			p := &model.Pod{Namespace: "ns", Name: "p" + strconv.Itoa(i), UID: strconv.Itoa(i), NodeName: "n", Annotations: map[string]string{},
-				GracePeriod: time.Duration(rapid.IntRange(0, 600).Draw(r, "grace")) * time.Second}
-			if rapid.Bool().Draw(r, "protected") {
-				p.Annotations[model.AnnotationDoNotDisrupt] = "true"
-			}
-			if rapid.Bool().Draw(r, "critical") {
-				p.PriorityClass = "system-node-critical"
-			}
-			if rapid.Bool().Draw(r, "terminating") {
-				at := t0.Add(time.Duration(rapid.IntRange(0, 900).Draw(r, "end")) * time.Second)
-				p.Deleting = &at
-			}
-			pods = append(pods, p)
-		}
+		w := drawWorld(r)
 		s := &State{}
 		if rapid.Bool().Draw(r, "has deadline") {
 			at := t0.Add(time.Duration(rapid.IntRange(0, 600).Draw(r, "deadline")) * time.Second)
@@ -242,43 +244,165 @@ func TestPromises(t *testing.T) {
 			at := t0.Add(time.Duration(rapid.IntRange(0, 120).Draw(r, "interruption")) * time.Second)
 			s.Interruption = &at
 		}
-		now := t0
-		last := map[string]time.Time{}
 		for range 40 {
-			res := Step(s, &model.Node{Name: "n"}, pods, nil, now)
-			for _, d := range res.Delete {
-				if d.Grace < MinGrace {
-					r.Fatalf("delete %s with grace %s", d.Pod.Name, d.Grace)
-				}
-				if s.Deadline == nil {
-					r.Fatalf("%s is deleted past its budgets without a deadline", d.Pod.Name)
-				}
-				if end := now.Add(d.Grace); end.After(s.Deadline.Add(MinGrace)) && end.After(now.Add(MinGrace)) {
-					r.Fatalf("%s may run until %s, the deadline is %s", d.Pod.Name, end, s.Deadline)
-				}
+			w.step(r, s)
+			w.pass(time.Duration(rapid.IntRange(50, 30000).Draw(r, "pause")) * time.Millisecond)
+			if rapid.IntRange(0, 9).Draw(r, "restart") == 0 {
+				s = &State{Deadline: s.Deadline, Interruption: s.Interruption}
+				w.restarted, w.asked = true, map[string]time.Time{}
 			}
-			for _, p := range res.Evict {
-				if p.Annotations[model.AnnotationDoNotDisrupt] == "true" {
-					r.Fatalf("protected pod %s is evicted", p.Name)
-				}
-				if p.Deleting != nil {
-					r.Fatalf("%s is evicted while it ends", p.Name)
-				}
-				if at, ok := last[p.UID]; ok && now.Sub(at) < FirstBackoff {
-					r.Fatalf("%s is evicted again after %s", p.Name, now.Sub(at))
-				}
-				last[p.UID] = now
-				s.Answered(p, rapid.SampledFrom([]Outcome{Accepted, Blocked, Failed, MultiplePDBs}).Draw(r, "answer"), now)
-			}
-			if res.Done && (res.Waiting > 0 || now.Sub(s.Started) < Settle && !s.past(now)) {
-				r.Fatalf("done with %d pods after %s", res.Waiting, now.Sub(s.Started))
-			}
-			if !res.Done && !res.Next.After(now) && len(res.Evict)+len(res.Delete) == 0 {
-				r.Fatalf("spins at %s", now)
-			}
-			now = now.Add(time.Duration(rapid.IntRange(50, 30000).Draw(r, "pause")) * time.Millisecond)
 		}
 	})
+}
+
+// world is a node with pods that are deleted the way the API server and a kubelet do it: the timestamp counts a
+// grace period from the first deletion, the kubelet from the last, or it goes on with the first; neither makes it longer.
+type world struct {
+	now   time.Time
+	pods  []*model.Pod
+	first map[string]time.Time // when a pod was deleted first
+	kill  map[string]time.Time // when its containers are killed
+	asked map[string]time.Time // when it was evicted last
+	cut   map[string]bool      // its end was cut before
+
+	deaf      bool // the kubelet goes on with the grace period that a pod began with
+	restarted bool // a drain that does not remember what was seen cannot know of that
+}
+
+func drawWorld(r *rapid.T) *world {
+	w := &world{now: t0, first: map[string]time.Time{}, kill: map[string]time.Time{}, asked: map[string]time.Time{}, cut: map[string]bool{}, deaf: rapid.Bool().Draw(r, "deaf")}
+	for i := range rapid.IntRange(0, 6).Draw(r, "pods") {
+		p := &model.Pod{Namespace: "ns", Name: "p" + strconv.Itoa(i), UID: strconv.Itoa(i), NodeName: "n", Annotations: map[string]string{},
+			GracePeriod: time.Duration(rapid.IntRange(0, 600).Draw(r, "grace")) * time.Second}
+		if rapid.Bool().Draw(r, "protected") {
+			p.Annotations[model.AnnotationDoNotDisrupt] = "true"
+		}
+		if rapid.Bool().Draw(r, "signalled") {
+			p.Annotations[AnnotationAtDeadline] = AtDeadlineSignal
+		}
+		if rapid.Bool().Draw(r, "critical") {
+			p.PriorityClass = "system-node-critical"
+		}
+		w.pods = append(w.pods, p)
+		if rapid.Bool().Draw(r, "terminating") {
+			w.now = t0.Add(-time.Duration(rapid.IntRange(0, 300).Draw(r, "since")) * time.Second)
+			w.delete(p, p.GracePeriod)
+			w.now = t0
+		}
+	}
+	return w
+}
+
+// delete is what the API server and the kubelet make of a deletion.
+func (w *world) delete(p *model.Pod, grace time.Duration) {
+	i := slices.IndexFunc(w.pods, func(o *model.Pod) bool { return o.UID == p.UID })
+	if i < 0 {
+		return
+	}
+	p = w.pods[i]
+	switch {
+	case p.Deleting == nil:
+		w.first[p.UID] = w.now
+	case grace >= p.DeletingGrace:
+		return
+	}
+	n := *p
+	at := w.first[p.UID].Add(grace)
+	n.Deleting, n.DeletingGrace = &at, grace
+	w.pods[i] = &n
+	if p.Deleting == nil || !w.deaf {
+		w.kill[p.UID] = w.now.Add(grace)
+	}
+}
+
+// pass lets time go by.
+func (w *world) pass(d time.Duration) {
+	w.now = w.now.Add(d)
+	w.pods = slices.DeleteFunc(w.pods, func(p *model.Pod) bool { return p.Deleting != nil && !w.now.Before(w.kill[p.UID]) })
+}
+
+func (w *world) step(r *rapid.T, s *State) {
+	res := Step(s, &model.Node{Name: "n"}, w.pods, nil, w.now)
+	for _, d := range res.Delete {
+		w.checkDelete(r, s, d)
+		w.delete(d.Pod, d.Grace)
+		s.Answered(d.Pod, Accepted, w.now)
+	}
+	for _, e := range res.Evict {
+		w.checkEvict(r, s, e)
+		o := rapid.SampledFrom([]Outcome{Accepted, Blocked, Failed, MultiplePDBs}).Draw(r, "answer")
+		if e.Pod.Deleting != nil && o != Failed {
+			o = Accepted // which no budget forbids
+		}
+		if o == Accepted {
+			w.cut[e.Pod.UID] = e.Pod.Deleting != nil
+			w.delete(e.Pod, cmp.Or(e.Grace, e.Pod.GracePeriod))
+		}
+		s.Answered(e.Pod, o, w.now)
+	}
+	if res.Done && (res.Waiting > 0 || w.now.Sub(s.Started) < Settle && !s.past(w.now)) {
+		r.Fatalf("done with %d pods after %s", res.Waiting, w.now.Sub(s.Started))
+	}
+	if res.Done && (s.Deadline == nil || !w.now.After(*s.Deadline)) && !(w.deaf && w.restarted) {
+		for _, p := range w.pods {
+			if end, ok := w.kill[p.UID]; !ok || end.After(w.now) {
+				r.Fatalf("done while %s runs", p.Name)
+			}
+		}
+	}
+	if !res.Done && !res.Next.After(w.now) && len(res.Evict)+len(res.Delete) == 0 {
+		r.Fatalf("spins at %s", w.now)
+	}
+}
+
+func (w *world) checkDelete(r *rapid.T, s *State, d Deletion) {
+	if d.Grace < MinGrace {
+		r.Fatalf("delete %s with grace %s", d.Pod.Name, d.Grace)
+	}
+	end := s.Deadline
+	if d.Pod.Deleting == nil && d.Pod.Annotations[AnnotationAtDeadline] == AtDeadlineSignal && s.Interruption != nil && (end == nil || s.Interruption.Before(*end)) {
+		end = s.Interruption
+	}
+	if end == nil {
+		r.Fatalf("%s is deleted past its budgets without a deadline", d.Pod.Name)
+	}
+	if d.Pod.Deleting != nil && !d.Pod.Deleting.After(*end) {
+		r.Fatalf("%s ends at %s and is deleted again, the deadline is %s", d.Pod.Name, d.Pod.Deleting, end)
+	}
+	if at := w.now.Add(d.Grace); at.After(*end) && d.Grace > MinGrace {
+		r.Fatalf("%s may run until %s, the deadline is %s", d.Pod.Name, at, end)
+	}
+}
+
+func (w *world) checkEvict(r *rapid.T, s *State, e Eviction) {
+	p := e.Pod
+	grace := cmp.Or(e.Grace, p.GracePeriod)
+	left := s.Interruption != nil && w.now.Before(*s.Interruption)
+	switch {
+	case e.Grace < 0, e.Grace > 0 && (e.Grace < MinGrace || e.Grace%time.Second != 0):
+		r.Fatalf("%s is evicted with grace %s", p.Name, e.Grace)
+	case e.Grace > 0 && !left:
+		r.Fatalf("the grace of %s is cut to %s with no machine about to go", p.Name, e.Grace)
+	case e.Grace > 0 && e.Grace >= p.GracePeriod, p.Deleting != nil && e.Grace >= p.DeletingGrace:
+		r.Fatalf("the grace of %s grows to %s", p.Name, e.Grace)
+	case left && grace > MinGrace && w.now.Add(grace).After(*s.Interruption):
+		r.Fatalf("%s may run until %s, the machine goes at %s", p.Name, w.now.Add(grace), s.Interruption)
+	}
+	if p.Deleting != nil {
+		if !p.Deleting.After(*s.Interruption) {
+			r.Fatalf("%s is cut to %s and would have ended at %s, before the machine", p.Name, e.Grace, p.Deleting)
+		}
+		if w.cut[p.UID] {
+			r.Fatalf("%s is cut a second time", p.Name)
+		}
+	}
+	if p.Annotations[model.AnnotationDoNotDisrupt] == "true" && (p.Deleting == nil || p.Annotations[AnnotationAtDeadline] != AtDeadlineSignal) {
+		r.Fatalf("protected pod %s is evicted", p.Name)
+	}
+	if at, ok := w.asked[p.UID]; ok && w.now.Sub(at) < FirstBackoff {
+		r.Fatalf("%s is evicted again after %s", p.Name, w.now.Sub(at))
+	}
+	w.asked[p.UID] = w.now
 }
 
 // B046, B047, B064: who gets no new place before it is evicted.
@@ -361,8 +485,8 @@ func TestBlockersAreNamed(t *testing.T) {
 	pods := []*model.Pod{web, job, late}
 	see := func(s *State, at time.Time) string {
 		r := Step(s, &model.Node{Name: "n"}, pods, []*model.PDB{pdb}, at)
-		for _, p := range r.Evict {
-			s.Answered(p, Blocked, at)
+		for _, e := range r.Evict {
+			s.Answered(e.Pod, Blocked, at)
 		}
 		return Summary(Lasting(r.Blockers, at))
 	}
@@ -374,18 +498,60 @@ func TestBlockersAreNamed(t *testing.T) {
 	}
 	want := `2 pods are in the way: evicting pod ns/web would violate PodDisruptionBudget ns/web, since 2026-01-01T10:00:01Z, forced at 2026-01-01T10:09:30Z; ` +
 		`pod ns/job has "karpenter.sh/do-not-disrupt" annotation, since 2026-01-01T10:00:00Z, forced at 2026-01-01T10:09:00Z`
-	if d := cmp.Diff(want, see(s, t0.Add(20*time.Second))); d != "" {
+	if d := gocmp.Diff(want, see(s, t0.Add(20*time.Second))); d != "" {
 		t.Error(d)
 	}
 	next := &State{Pods: map[string]*PodMemory{"u2": {Blocked: t0.Add(-time.Hour)}}}
-	if d := cmp.Diff(`1 pod is in the way: pod ns/job has "karpenter.sh/do-not-disrupt" annotation, since 2026-01-01T09:00:00Z, no deadline`, see(next, t0)); d != "" {
+	if d := gocmp.Diff(`1 pod is in the way: pod ns/job has "karpenter.sh/do-not-disrupt" annotation, since 2026-01-01T09:00:00Z, no deadline`, see(next, t0)); d != "" {
 		t.Error(d)
 	}
 	var many []Blocker
 	for range 7 {
 		many = append(many, Blocker{Pod: web, Reason: ReasonTerminating, Message: "m"})
 	}
-	if d := cmp.Diff("7 pods are in the way: m; m; m; m; m; and 2 more", Summary(many)); d != "" {
+	if d := gocmp.Diff("7 pods are in the way: m; m; m; m; m; and 2 more", Summary(many)); d != "" {
 		t.Error(d)
+	}
+}
+
+// Whoever could not carry out a deletion has it asked for again, and not only when its end is over.
+func TestUnaskedIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	deadline := t0.Add(10 * time.Second)
+	p := &model.Pod{UID: "u", Namespace: "ns", Name: "p", GracePeriod: 30 * time.Second}
+	s := &State{Deadline: &deadline}
+	if r := Step(s, &model.Node{Name: "n"}, []*model.Pod{p}, nil, t0); len(r.Delete) != 1 {
+		t.Fatalf("deletions %+v", r.Delete)
+	}
+	s.Unasked(p, t0)
+	s.Answered(p, Accepted, t0) // of the eviction that was under way
+	if r := Step(s, &model.Node{Name: "n"}, []*model.Pod{p}, nil, t0.Add(time.Second)); len(r.Delete) != 1 || r.Delete[0].Grace != 9*time.Second {
+		t.Errorf("deletions %+v, expected one with nine seconds", r.Delete)
+	}
+}
+
+// On a machine whose kubelet is dead a pod that is deleted by force again and again is stuck at last.
+func TestForcedDeletionsOfADeadKubeletEnd(t *testing.T) {
+	t.Parallel()
+	deadline := t0.Add(-time.Second)
+	s := &State{Deadline: &deadline}
+	p := &model.Pod{UID: "u", Namespace: "ns", Name: "p", GracePeriod: 30 * time.Second}
+	now := t0
+	for ; now.Before(t0.Add(2 * time.Minute)); now = now.Add(time.Second) {
+		r := Step(s, &model.Node{Name: "n"}, []*model.Pod{p}, nil, now)
+		if r.Done {
+			break
+		}
+		for _, d := range r.Delete {
+			if p.Deleting == nil {
+				q, end := *p, now.Add(d.Grace)
+				q.Deleting, q.DeletingGrace = &end, d.Grace
+				p = &q
+			}
+			s.Answered(p, Accepted, now)
+		}
+	}
+	if took := now.Sub(t0); took > Stuck+5*time.Second {
+		t.Errorf("done after %s", took)
 	}
 }

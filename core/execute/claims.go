@@ -2,6 +2,7 @@ package execute
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -366,7 +367,7 @@ func (x *Executor) drain(t *track, c *model.Claim, nodes []*model.Node) {
 		}
 		s.Gate = x.admits(t.name, s.Interruption != nil)
 		r := drain.Step(s, n, x.m.PodsOn(n.Name), x.m.PDBs(), x.now)
-		x.drainStep(t, c, n, r)
+		x.drainStep(t, c, n, s, r)
 		done = done && r.Done
 		if !n.Ready {
 			x.describe[model.InstanceID(c.ProviderID)] = c.Name // it may be gone already
@@ -379,17 +380,23 @@ func (x *Executor) drain(t *track, c *model.Claim, nodes []*model.Node) {
 	}
 }
 
-func (x *Executor) drainStep(t *track, c *model.Claim, n *model.Node, r drain.Result) {
+func (x *Executor) drainStep(t *track, c *model.Claim, n *model.Node, s *drain.State, r drain.Result) {
 	if r.Node != nil {
 		x.do("node/"+n.Name, PatchNode{Patch: *r.Node})
 	}
-	for _, p := range r.Evict {
-		if !x.do("pod/"+p.UID, Evict{Pod: p, Claim: c.Name}) {
-			x.notAsked(p)
+	for _, e := range r.Evict {
+		switch {
+		case x.do("pod/"+e.Pod.UID, Evict{Pod: e.Pod, Grace: e.Grace, Claim: c.Name}):
+		case e.Pod.Deleting == nil:
+			x.notAsked(e.Pod)
+		default: // its eviction is not answered yet
+			s.Unasked(e.Pod, x.now)
 		}
 	}
 	for _, d := range r.Delete {
-		x.do("pod/"+d.Pod.UID, DeletePod{Pod: d.Pod, Grace: d.Grace, Claim: c.Name})
+		if !x.do("pod/"+d.Pod.UID, DeletePod{Pod: d.Pod, Grace: d.Grace, Claim: c.Name}) {
+			s.Unasked(d.Pod, x.now)
+		}
 	}
 	x.blockers(t, c, n, r.Blockers)
 	if !r.Next.IsZero() {
@@ -411,32 +418,63 @@ func (x *Executor) ComingUp() bool {
 	return len(x.launches) > 0
 }
 
-func (x *Executor) evicted(p *model.Pod, name string, r Result, forced bool) {
-	o := drain.Failed
-	switch {
-	case r.Err == nil:
-		o = drain.Accepted
-	case errors.Is(r.Err, ErrNotFound), errors.Is(r.Err, ErrConflict):
-		o = drain.Gone
-	case errors.Is(r.Err, ErrBlocked):
-		o = drain.Blocked
-	case errors.Is(r.Err, ErrMultiplePDBs):
-		o = drain.MultiplePDBs
+// evicted takes in what the eviction of a pod was answered. grace is what it was given, 0 = its own.
+func (x *Executor) evicted(p *model.Pod, name string, r Result, grace time.Duration) {
+	o := outcomeOfPod(r.Err)
+	if p.Deleting == nil {
+		x.Counters.Evicted[string(o)]++
+		x.gateAnswered(p, o)
 	}
+	reason, ok := x.left(p, name, o)
+	switch {
+	case !ok:
+	case p.Deleting != nil:
+		x.event(Event{Object: podRef(p), Reason: "Disrupted", Message: fmt.Sprintf("Cut the grace period of the pod to %s, for its machine is taken then: %s", grace, reason)})
+	case grace > 0:
+		x.event(Event{Object: podRef(p), Reason: "Evicted", Message: fmt.Sprintf("Evicted pod: %s, with a grace period of %s instead of %s, for its machine is taken then", reason, grace, p.GracePeriod)})
+	default:
+		x.event(Event{Object: podRef(p), Reason: "Evicted", Message: "Evicted pod: " + reason})
+	}
+}
+
+func (x *Executor) deletedPod(d DeletePod, r Result) {
+	o := outcomeOfPod(r.Err)
 	x.Counters.Evicted[string(o)]++
-	x.gateAnswered(p, o)
+	x.gateAnswered(d.Pod, o)
+	if reason, ok := x.left(d.Pod, d.Claim, o); ok {
+		x.event(Event{Object: podRef(d.Pod), Reason: "Disrupted", Message: "Deleted the pod to accommodate the terminationTime of the node: " + reason})
+	}
+}
+
+func outcomeOfPod(err error) drain.Outcome {
+	switch {
+	case err == nil:
+		return drain.Accepted
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrConflict):
+		return drain.Gone
+	case errors.Is(err, ErrBlocked):
+		return drain.Blocked
+	case errors.Is(err, ErrMultiplePDBs):
+		return drain.MultiplePDBs
+	}
+	return drain.Failed
+}
+
+// left tells the drain of a claim what a pod's eviction or deletion was answered. ok says
+// that the pod is on its way, and the reason for it.
+func (x *Executor) left(p *model.Pod, name string, o drain.Outcome) (reason string, ok bool) {
 	t := x.tracks[name]
 	if t == nil {
-		return
+		return "", false
 	}
 	if s := t.drains[p.NodeName]; s != nil {
 		s.Answered(p, o, x.now)
 	}
 	t.due(x.now)
 	if o != drain.Accepted {
-		return
+		return "", false
 	}
-	reason := "Forceful Termination"
+	reason = "Forceful Termination"
 	if c := x.m.Claim(name); c != nil {
 		if f, ok, err := interrupt.ReadFace(c.Annotations); ok && err == nil {
 			reason = "Interrupted (" + string(f.Kind) + ")"
@@ -444,11 +482,7 @@ func (x *Executor) evicted(p *model.Pod, name string, r Result, forced bool) {
 			reason = d.Reason
 		}
 	}
-	if forced {
-		x.event(Event{Object: podRef(p), Reason: "Disrupted", Message: "Deleted the pod to accommodate the terminationTime of the node: " + reason})
-		return
-	}
-	x.event(Event{Object: podRef(p), Reason: "Evicted", Message: "Evicted pod: " + reason})
+	return reason, true
 }
 
 // terminate ends the instance of a claim once the ledger says that it is to end.

@@ -41,10 +41,11 @@ type (
 	PatchNode struct{ Patch NodePatch }
 	// DeleteNode asks for the deletion of a Node. No value.
 	DeleteNode struct{ Name, UID string }
-	// Evict evicts a pod through the eviction API. No value.
+	// Evict evicts a pod through the eviction API; of one that is terminating already it cuts the grace period. No value.
 	Evict struct {
 		Pod   *model.Pod
-		Claim string // whose node is drained
+		Grace time.Duration // whole seconds; 0 = the pod's own
+		Claim string        // whose node is drained
 	}
 	// DeletePod deletes a pod past its budgets. No value.
 	DeletePod struct {

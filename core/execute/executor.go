@@ -334,9 +334,9 @@ func (x *Executor) dispatch(r Result) {
 	case DeleteClaim:
 		x.recheck(d.Name, Recheck)
 	case Evict:
-		x.evicted(d.Pod, d.Claim, r, false)
+		x.evicted(d.Pod, d.Claim, r, d.Grace)
 	case DeletePod:
-		x.evicted(d.Pod, d.Claim, r, true)
+		x.deletedPod(d, r)
 	case Terminate:
 		x.terminated(d, r)
 	case Describe:
@@ -483,6 +483,11 @@ var limits = map[string]struct{ perSecond, burst float64 }{
 	"FailedDraining":    {10, 100},
 	"DisruptionBlocked": {2, 20},
 	"Unconsolidatable":  {2, 20},
+	"StrategyLate":      {2, 200},
+	"StrategyDead":      {2, 200},
+	"StrategyInvalid":   {2, 200},
+	"StrategyEmpty":     {2, 200},
+	"StrategyRefused":   {2, 200},
 }
 
 // event tells the cluster about something, equal events at most every two minutes

@@ -38,7 +38,7 @@ func perform(ctx context.Context, p Ports, do Do) (any, error) {
 	case DeleteNode:
 		return nil, p.Kube.DeleteNode(ctx, d.Name, d.UID)
 	case Evict:
-		return nil, p.Kube.Evict(ctx, d.Pod)
+		return nil, p.Kube.Evict(ctx, d.Pod, d.Grace)
 	case DeletePod:
 		return nil, p.Kube.DeletePod(ctx, d.Pod, d.Grace)
 	case PatchPool:

@@ -43,7 +43,9 @@ type Kube interface {
 	// DeleteNode asks for deletion; a node that is gone is fine.
 	DeleteNode(ctx context.Context, name, uid string) error
 	// Evict uses the eviction API with a uid precondition: nil, ErrBlocked, ErrMultiplePDBs, ErrNotFound, ErrConflict.
-	Evict(ctx context.Context, p *model.Pod) error
+	// grace, whole seconds, replaces the pod's own grace period, 0 = does not. A pod that is terminating is not
+	// held against budgets; a shorter grace period is all that changes of it.
+	Evict(ctx context.Context, p *model.Pod, grace time.Duration) error
 	// DeletePod deletes with a grace period of at least 1 s and a uid precondition.
 	DeletePod(ctx context.Context, p *model.Pod, grace time.Duration) error
 	PatchPool(ctx context.Context, s PoolStatus) error

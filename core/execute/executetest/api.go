@@ -1,6 +1,7 @@
 package executetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,6 +27,7 @@ type API struct {
 	Pools      map[string]*model.Pool
 	Classes    map[string]*model.NodeClass
 	PDBs       map[string]*model.PDB
+	Kills      map[string]time.Time                // when the kubelet kills a pod that was deleted, by uid
 	StatusLost bool                                // nobody keeps the status of budgets: it says that they allow nothing
 	disrupted  map[string]map[string]bool          // ids of pods that are out, by budget
 	Volumes    map[string]cluster.UpsertAttachment // by the name of the attachment
@@ -44,7 +46,7 @@ var _ execute.Kube = (*API)(nil)
 func NewAPI(now func() time.Time) *API {
 	return &API{
 		Now: now, Pods: map[string]*model.Pod{}, Nodes: map[string]*model.Node{}, Claims: map[string]*model.Claim{}, Pools: map[string]*model.Pool{},
-		Classes: map[string]*model.NodeClass{}, PDBs: map[string]*model.PDB{}, disrupted: map[string]map[string]bool{}, Volumes: map[string]cluster.UpsertAttachment{}, Owner: map[string]string{}, created: map[string]bool{}, Status: map[string]execute.PoolStatus{},
+		Classes: map[string]*model.NodeClass{}, PDBs: map[string]*model.PDB{}, disrupted: map[string]map[string]bool{}, Kills: map[string]time.Time{}, Volumes: map[string]cluster.UpsertAttachment{}, Owner: map[string]string{}, created: map[string]bool{}, Status: map[string]execute.PoolStatus{},
 	}
 }
 
@@ -349,10 +351,13 @@ func (a *API) DeleteNode(_ context.Context, name, uid string) error {
 }
 
 // Evict implements execute.Kube.
-func (a *API) Evict(_ context.Context, p *model.Pod) error {
+func (a *API) Evict(_ context.Context, p *model.Pod, grace time.Duration) error {
 	cur := a.Pods[p.ID()]
 	if cur == nil || cur.UID != p.UID {
 		return fmt.Errorf("pod %s: %w", p.ID(), execute.ErrNotFound)
+	}
+	if cur.Deleting != nil {
+		return a.cutPod(cur, grace)
 	}
 	covering := 0
 	for _, k := range slices.Sorted(maps.Keys(a.PDBs)) {
@@ -361,7 +366,7 @@ func (a *API) Evict(_ context.Context, p *model.Pod) error {
 			continue
 		}
 		covering++
-		if cur.Deleting == nil && int(b.DisruptionsAllowed) <= len(a.disrupted[k]) {
+		if int(b.DisruptionsAllowed) <= len(a.disrupted[k]) {
 			a.Denied = append(a.Denied, cur.ID())
 			return fmt.Errorf("pod %s: %w", p.ID(), execute.ErrBlocked)
 		}
@@ -369,7 +374,7 @@ func (a *API) Evict(_ context.Context, p *model.Pod) error {
 	if covering > 1 {
 		return fmt.Errorf("pod %s: %w", p.ID(), execute.ErrMultiplePDBs)
 	}
-	return a.DeletePod(context.Background(), cur, cur.GracePeriod)
+	return a.DeletePod(context.Background(), cur, cmp.Or(grace, cur.GracePeriod))
 }
 
 // DeletePod implements execute.Kube.
@@ -382,14 +387,36 @@ func (a *API) DeletePod(_ context.Context, p *model.Pod, grace time.Duration) er
 		a.RemovePod(cur.ID())
 		return nil
 	}
-	at := a.Now().Add(grace)
-	if cur.Deleting != nil && cur.Deleting.Before(at) {
-		return nil
+	if cur.Deleting != nil {
+		return a.cutPod(cur, grace)
 	}
+	at := a.Now().Add(grace)
 	n := *cur
-	n.Deleting = &at
+	n.Deleting, n.DeletingGrace, a.Kills[n.UID] = &at, grace, at
 	a.PutPod(&n)
 	return nil
+}
+
+// cutPod gives a pod that is being deleted a shorter grace period, as the server does: its timestamp
+// counts from the first deletion, its kubelet from now.
+func (a *API) cutPod(p *model.Pod, grace time.Duration) error {
+	given := cmp.Or(p.DeletingGrace, p.GracePeriod)
+	if grace <= 0 || grace >= given {
+		return nil
+	}
+	n := *p
+	at := p.Deleting.Add(grace - given)
+	n.Deleting, n.DeletingGrace, a.Kills[n.UID] = &at, grace, a.Now().Add(grace)
+	a.PutPod(&n)
+	return nil
+}
+
+// ends is when the kubelet kills a pod that is being deleted.
+func (a *API) ends(p *model.Pod) time.Time {
+	if at, ok := a.Kills[p.UID]; ok {
+		return at
+	}
+	return *p.Deleting
 }
 
 // PatchPool implements execute.Kube.

@@ -233,7 +233,7 @@ func (c *Cluster) kubelets() {
 		n := c.API.Nodes[p.NodeName]
 		switch {
 		case c.Dead[p.NodeName] && n != nil: // its pods neither end nor report
-		case p.Deleting != nil && (!c.now.Before(*p.Deleting) || n == nil):
+		case p.Deleting != nil && (!c.now.Before(c.API.ends(p)) || n == nil):
 			c.API.RemovePod(id)
 		case p.Deleting == nil && n != nil && n.Ready != p.Ready:
 			u := *p

@@ -171,8 +171,8 @@ func (v *visit) evict(ctx context.Context, s *drain.State, step drain.Result) in
 			answers = append(answers, answered{p, o, err})
 		})
 	}
-	for _, p := range step.Evict {
-		do(p, func(ctx context.Context) (drain.Outcome, error) { return v.cfg.Cluster.Evict(ctx, p) })
+	for _, e := range step.Evict {
+		do(e.Pod, func(ctx context.Context) (drain.Outcome, error) { return v.cfg.Cluster.Evict(ctx, e.Pod, e.Grace) })
 	}
 	for _, d := range step.Delete {
 		do(d.Pod, func(ctx context.Context) (drain.Outcome, error) { return v.cfg.Cluster.DeletePod(ctx, d.Pod, d.Grace) })
@@ -181,7 +181,7 @@ func (v *visit) evict(ctx context.Context, s *drain.State, step drain.Result) in
 	now, n := v.cfg.Clock.Now(), 0
 	for _, a := range answers {
 		s.Answered(a.pod, a.outcome, now)
-		if a.outcome == drain.Accepted {
+		if a.outcome == drain.Accepted && a.pod.Deleting == nil {
 			n++
 		}
 		if a.err != nil {

@@ -1,6 +1,7 @@
 package respond_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,24 +193,28 @@ func (f *fake) DeleteClaim(_ context.Context, name, _ string) error {
 func (f *fake) leave(p *model.Pod, after time.Duration) {
 	for _, list := range f.pods {
 		for _, o := range list {
-			if o.UID == p.UID && o.Deleting == nil {
+			if o.UID == p.UID && (o.Deleting == nil || o.DeletingGrace > after) {
 				at := time.Now().Add(after)
-				o.Deleting = &at
+				o.Deleting, o.DeletingGrace = &at, after
 			}
 		}
 	}
 }
 
-func (f *fake) Evict(_ context.Context, p *model.Pod) (drain.Outcome, error) {
+func (f *fake) Evict(_ context.Context, p *model.Pod, grace time.Duration) (drain.Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.blocked[p.Name] {
 		return drain.Blocked, nil
 	}
-	if err := f.did("evict %s", p.Name); err != nil {
+	what := "evict " + p.Name
+	if grace > 0 {
+		what += " " + grace.String()
+	}
+	if err := f.did("%s", what); err != nil {
 		return drain.Failed, err
 	}
-	f.leave(p, f.stops)
+	f.leave(p, min(f.stops, cmp.Or(grace, p.GracePeriod)))
 	return drain.Accepted, nil
 }
 

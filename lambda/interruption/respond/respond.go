@@ -30,7 +30,7 @@ type Cluster interface {
 	PatchNode(ctx context.Context, p model.NodePatch) error
 	AnnotateClaim(ctx context.Context, name, uid string, annotations map[string]string) error
 	DeleteClaim(ctx context.Context, name, uid string) error
-	Evict(ctx context.Context, p *model.Pod) (drain.Outcome, error)
+	Evict(ctx context.Context, p *model.Pod, grace time.Duration) (drain.Outcome, error)
 	DeletePod(ctx context.Context, p *model.Pod, grace time.Duration) (drain.Outcome, error)
 	Emit(ctx context.Context, e model.Event, now time.Time) error
 }
