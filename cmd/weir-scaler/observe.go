@@ -33,6 +33,8 @@ type observer struct {
 	mu     sync.Mutex           // guards what follows: every strategy tells its state by itself
 	starts map[string]int       // processes of a strategy, as last exported
 	backs  map[string]time.Time // last roll-back of a strategy, as last exported
+
+	recorded strategy.RecordStatus // as last exported
 }
 
 // told are the effects that are worth a line of their own; the others are for debugging.
@@ -81,7 +83,11 @@ func about(r execute.Result) []zap.Field {
 	case execute.Terminate:
 		return []zap.Field{zap.Strings("instances", d.IDs), zap.String("reason", d.Reason)}
 	case execute.Evict:
-		return []zap.Field{zap.String("pod", d.Pod.ID()), zap.String("node", d.Pod.NodeName)}
+		fields := []zap.Field{zap.String("pod", d.Pod.ID()), zap.String("node", d.Pod.NodeName)}
+		if d.Grace > 0 {
+			fields = append(fields, zap.Duration("grace", d.Grace))
+		}
+		return fields
 	case execute.DeletePod:
 		return []zap.Field{zap.String("pod", d.Pod.ID()), zap.String("node", d.Pod.NodeName), zap.Duration("grace", d.Grace)}
 	}
@@ -231,6 +237,9 @@ func (o *observer) acted(m *cluster.Mirror, r execute.Result, now time.Time) {
 			o.m.ClaimsUnhealthy.WithLabelValues(snakeCase(condition), c.Pool, c.Labels[model.LabelCapacityType], c.ImageID).Inc()
 		}
 	case execute.Evict:
+		if d.Pod.Deleting != nil {
+			return // it was on its way before: its grace period is cut
+		}
 		reason := "Forceful Termination"
 		if c := m.Claim(d.Claim); c != nil && c.Condition(model.CondDisruptionReason).Status == "True" {
 			reason = c.Condition(model.CondDisruptionReason).Reason
@@ -425,24 +434,34 @@ func (o *observer) leading(yes bool, epoch int64) {
 	o.m.LeaderEpoch.WithLabelValues().Set(float64(epoch))
 }
 
-// strategyCall and strategyState are called by the strategy host.
+// unknownStrategy is the label of all names that no strategy has: they come from annotations
+// and could be any number.
+const unknownStrategy = "(unknown)"
+
+// strategyCall and strategyState are called by the strategy host, which has a log line of its
+// own for a call that went wrong.
 func (o *observer) strategyCall(c strategy.Call) {
-	o.m.StrategyCalls.WithLabelValues(c.Strategy, string(c.Kind), string(c.Outcome)).Inc()
-	o.m.StrategyDuration.WithLabelValues(c.Strategy, string(c.Kind)).Observe(c.Took.Seconds())
-	o.m.StrategyAnswers.WithLabelValues(c.Strategy, string(c.Rung)).Inc()
+	name := c.Strategy
+	if c.Unknown {
+		name = unknownStrategy
+	}
+	o.m.StrategyCalls.WithLabelValues(name, string(c.Kind), string(c.Outcome)).Inc()
+	o.m.StrategyDuration.WithLabelValues(name, string(c.Kind)).Observe(c.Took.Seconds())
+	o.m.StrategyAnswers.WithLabelValues(name, string(c.Rung)).Inc()
 	if c.Accepted+c.Declined > 0 {
-		o.m.StrategyVerdicts.WithLabelValues(c.Strategy, "accepted").Add(float64(c.Accepted))
-		o.m.StrategyVerdicts.WithLabelValues(c.Strategy, "refused").Add(float64(c.Declined))
+		o.m.StrategyVerdicts.WithLabelValues(name, "accepted").Add(float64(c.Accepted))
+		o.m.StrategyVerdicts.WithLabelValues(name, "refused").Add(float64(c.Declined))
 	}
 	if c.Fallback != "" {
-		o.m.StrategyFallbacks.WithLabelValues(c.Strategy, string(c.Outcome)).Inc()
-		o.log.Warn("strategy did not answer, the built-in did", zap.String("strategy", c.Strategy), zap.String("outcome", string(c.Outcome)),
-			zap.String("fallback", c.Fallback), zap.String("trace", c.Trace), zap.Error(c.Err))
+		o.m.StrategyFallbacks.WithLabelValues(name, string(c.Outcome)).Inc()
 	}
 }
 
 func (o *observer) strategyState(s strategy.Status) {
 	o.m.StrategyRestarts.WithLabelValues(s.Name).Add(float64(o.restarts(s)))
+	if r := s.RolledBack; r != nil && o.rolled(s.Name, r.At) {
+		o.m.StrategyRollBacks.WithLabelValues(s.Name).Inc()
+	}
 	o.log.Info("strategy", zap.String("strategy", s.Name), zap.String("strategyVersion", s.Version), zap.String("state", string(s.State)),
 		zap.Int("pid", s.PID), zap.Int("starts", s.Starts), zap.String("lastError", s.LastError))
 }
@@ -462,10 +481,17 @@ func (o *observer) strategies(list []strategy.Status) {
 		if f := s.Fence; f.Isolation != "" {
 			o.m.StrategyFenced.WithLabelValues(s.Name, f.Isolation).Set(flag(f.Whole))
 		}
-		if r := s.RolledBack; r != nil && o.rolled(s.Name, r.At) {
-			o.m.StrategyRollBacks.WithLabelValues(s.Name).Inc()
+	}
+}
+
+// records counts what was recorded of calls, and what was not.
+func (o *observer) records(now strategy.RecordStatus) {
+	for result, n := range map[string]int64{"written": now.Written - o.recorded.Written, "dropped": now.Dropped - o.recorded.Dropped, "failed": now.Failed - o.recorded.Failed} {
+		if n > 0 {
+			o.m.StrategyRecords.WithLabelValues(result).Add(float64(n))
 		}
 	}
+	o.recorded = now
 }
 
 // rolled says whether a roll-back was not counted yet.

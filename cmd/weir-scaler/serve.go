@@ -28,6 +28,7 @@ import (
 	"github.com/weir-project/weir/core/kube/convert"
 	"github.com/weir-project/weir/core/ledger"
 	"github.com/weir-project/weir/core/metric"
+	"github.com/weir-project/weir/core/userfile"
 )
 
 const (
@@ -131,7 +132,7 @@ func (s *scaler) openCloud(ctx context.Context) (err error) {
 func (s *scaler) wire(fail failpoints) {
 	c := control.New(control.Config{Cluster: s.cfg.Cluster, Account: s.cfg.Account, Region: s.cfg.Region, Holder: s.holder, Version: version, Settings: settings(s.cfg.Config)})
 	s.loop = newLoop(c, execute.Ports{Kube: kube.NewClient(s.clients, kube.ClientOptions{}), Cloud: s.sold.provider, Ledger: s.store, Strategy: s.strategies.host,
-		Planner: control.Remember(control.Planners{Now: time.Now}), Now: time.Now}, fail, s.log, s.watch)
+		Planner: &shownPlanner{Planner: control.Remember(control.Planners{Now: time.Now}), again: control.Planners{Now: time.Now}, host: s.strategies.host}, Now: time.Now}, fail, s.log, s.watch)
 	c.OnPlan(s.loop.plan)
 	s.watcher = kube.NewWatcher(s.clients, s.loop.sink, kube.WatchOptions{SpreadDefaults: s.scheduler.PodTopologySpread.DefaultConstraints, OnError: func(kind, name string, err error) {
 		s.log.Error("watch", zap.String("kind", kind), zap.String("name", name), zap.Error(err))
@@ -467,7 +468,7 @@ func schedulerConfig(setting string) (*convert.SchedulerConfig, error) {
 	if !convert.IsSchedulerConfig(setting) {
 		source = setting
 		var err error
-		if data, err = os.ReadFile(setting); err != nil {
+		if data, err = userfile.Read(setting, config.MaxFile); err != nil {
 			return nil, fmt.Errorf("schedulerConfig: %w", err)
 		}
 	}

@@ -83,8 +83,8 @@ func (a *sharedAPI) DeleteNode(ctx context.Context, name, uid string) error {
 	return a.do(func(api *executetest.API) error { return api.DeleteNode(ctx, name, uid) })
 }
 
-func (a *sharedAPI) Evict(ctx context.Context, p *model.Pod) error {
-	return a.do(func(api *executetest.API) error { return api.Evict(ctx, p) })
+func (a *sharedAPI) Evict(ctx context.Context, p *model.Pod, grace time.Duration) error {
+	return a.do(func(api *executetest.API) error { return api.Evict(ctx, p, grace) })
 }
 
 func (a *sharedAPI) DeletePod(ctx context.Context, p *model.Pod, grace time.Duration) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/config/live"
 	"github.com/weir-project/weir/core/ledger/archive"
+	"github.com/weir-project/weir/core/userfile"
 )
 
 const ledgerUsage = `weir-scaler ledger works on the ledger of the configuration, with the scaler's own
@@ -85,7 +86,7 @@ func verb(ctx context.Context, v archive.Verbs, words []string, overwrite bool) 
 		return v.Export(ctx)
 	case name == "import" && len(rest) == 1:
 		if rest[0] != "-" {
-			f, err := os.Open(rest[0])
+			f, err := userfile.Open(rest[0])
 			if err != nil {
 				return fmt.Errorf("%w: %w", archive.ErrUsage, err)
 			}

@@ -77,6 +77,8 @@ type stage struct {
 	doc   *document
 	cfg   *config.Config
 	leads bool
+	backs []string // asked of the host
+	last  bool     // there is a last good version
 	logs  *admin.Logs
 	seen  *observer.ObservedLogs
 }
@@ -92,6 +94,17 @@ func newStage(t *testing.T) *stage {
 		Scaler: "weir-0", Logs: s.logs, Desired: s.doc, Log: zap.New(core), Now: func() time.Time { return noon },
 		Reviewer: reviewer{"ann get /weir/strategies", "ann update /weir/strategies/", "bob get /weir/strategies"},
 		Leads:    func() (bool, string) { return s.leads, "lease a/b is held by weir-1" },
+		Back: func(_ context.Context, name, why string) (strategy.RollBack, error) {
+			s.backs = append(s.backs, name+": "+why)
+			if !s.last {
+				return strategy.RollBack{}, strategy.ErrNoLastGood
+			}
+			return strategy.RollBack{From: "carbon 1.3", To: "carbon 1.2"}, nil
+		},
+		Retry: func(name string) error {
+			s.backs = append(s.backs, "again "+name)
+			return strategy.ErrNotRolledBack
+		},
 		Check: func(c *config.Config) error {
 			if c.Strategies["carbon"].Path == "/forbidden" {
 				return errors.New("strategies.carbon: /forbidden is not allowed")
@@ -109,7 +122,9 @@ func newStage(t *testing.T) *stage {
 			}
 			return admin.State{Config: s.cfg, InForce: inForce, Swaps: d, Strategies: []strategy.Status{
 				{Name: "carbon", Path: "/strategies/carbon", Version: "1.2.0", SHA256: pin, State: strategy.Ready, Role: strategy.Serving, PID: 7, Starts: 1,
-					Counts: strategy.Counts{Calls: 5, Outcomes: map[strategy.Outcome]int64{strategy.OK: 4, strategy.Late: 1}, Rung: strategy.ByBuiltin,
+					Counts: strategy.Counts{Calls: 5, Outcomes: map[strategy.Outcome]int64{strategy.OK: 4, strategy.Late: 1}, Rung: strategy.ByStrategy,
+						Last: map[strategy.Task]strategy.Answered{{Kind: "instance-selection", Level: "plan"}: {Rung: strategy.ByPrices, Outcome: strategy.Late, Err: "late"},
+							{Kind: "instance-selection", Level: "price"}: {Rung: strategy.ByStrategy, Outcome: strategy.OK}},
 						Rungs: map[strategy.Rung]int64{strategy.ByStrategy: 4, strategy.ByBuiltin: 1}, P50: 2 * time.Millisecond, P99: 2 * time.Second, LastCallError: "late", LastCallErrorAt: noon}},
 				{Name: "savings", State: strategy.InProcess},
 			}}
@@ -215,7 +230,7 @@ func TestSwap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&admin.SwapAnswer{Kind: "StrategySwap", Name: "carbon", From: "/strategies/carbon@sha256:" + pin, To: image}, got); diff != "" {
+	if diff := cmp.Diff(&admin.SwapAnswer{Kind: "StrategySwap", Name: "carbon", From: "/strategies/carbon@sha256:" + pin, To: image, Swapped: true, At: noon}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	one, err := ann.Get(t.Context(), "carbon")
@@ -243,11 +258,11 @@ func TestWhenASwapIsOver(t *testing.T) {
 	}
 	over := func() (image string, names []string) {
 		t.Helper()
-		c, names, err := d.Over(s.cfg, "swaps")
+		c, ended, err := d.Over(s.cfg, "swaps")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.Strategies["carbon"].Image, names
+		return c.Strategies["carbon"].Image, ended.Swaps
 	}
 	// Other settings of the configuration still count, and another program is the newer word.
 	entry := s.cfg.Strategies["carbon"]
@@ -263,7 +278,7 @@ func TestWhenASwapIsOver(t *testing.T) {
 	}
 	entry.SHA256 = pin
 	s.cfg.Strategies["carbon"] = entry
-	if err := admin.RolledBack(t.Context(), s.doc, "carbon", d.Strategies["carbon"], "dearer"); err != nil {
+	if err := admin.TakeBack(t.Context(), s.doc, "carbon", d.Strategies["carbon"], "dearer"); err != nil {
 		t.Fatal(err)
 	}
 	if d, err = admin.ReadDesired(s.text(t)); err != nil {
@@ -272,7 +287,7 @@ func TestWhenASwapIsOver(t *testing.T) {
 	if got, _ := over(); got != "" || d.Strategies["carbon"].RolledBack != "dearer" {
 		t.Errorf("after a roll-back: image %q, %+v", got, d)
 	}
-	if err := admin.Drop(t.Context(), s.doc, []string{"carbon"}); err != nil {
+	if err := admin.Drop(t.Context(), s.doc, admin.Ended{Swaps: []string{"carbon"}}); err != nil {
 		t.Fatal(err)
 	}
 	if text := s.text(t); strings.Contains(string(text), "carbon") {
@@ -295,7 +310,7 @@ func TestListAndStatus(t *testing.T) {
 		t.Errorf("carbon %+v, savings %+v", carbon, savings)
 	}
 	at := noon
-	want := admin.Calls{Total: 5, Fallbacks: 1, Outcomes: map[string]int64{"ok": 4, "late": 1}, AnsweredBy: map[string]int64{"strategy": 4, "built-in": 1}, LastBy: "built-in",
+	want := admin.Calls{Total: 5, Fallbacks: 1, Outcomes: map[string]int64{"ok": 4, "late": 1}, AnsweredBy: map[string]int64{"strategy": 4, "built-in": 1}, LastBy: "strategy", FellBack: []string{"instance-selection plan: late"},
 		P50Seconds: 0.002, P99Seconds: 2, LastError: "late", LastErrorAt: &at}
 	if diff := cmp.Diff(want, carbon.Calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
@@ -355,5 +370,114 @@ func TestLogs(t *testing.T) {
 	}
 	if out.Len() == 0 || strings.Contains(out.String(), "thinking") {
 		t.Errorf("the log itself: %s", out.String())
+	}
+}
+
+func TestBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	back := admin.SwapRequest{Back: true}
+	if _, err := s.as("token-of-bob").Swap(t.Context(), "carbon", back); refused(err) != 403 || s.backs != nil {
+		t.Errorf("who may only look: %v, asked %v", err, s.backs)
+	}
+	ann := s.as("token-of-ann")
+	if _, err := ann.Swap(t.Context(), "carbom", back); refused(err) != 404 {
+		t.Errorf("unknown: %v", err)
+	}
+	if _, err := ann.Swap(t.Context(), "carbon", admin.SwapRequest{Back: true, Retry: true}); refused(err) != 400 {
+		t.Errorf("two ways at once: %v", err)
+	}
+	if _, err := ann.Swap(t.Context(), "carbon", back); refused(err) != 409 || !strings.Contains(err.Error(), "no last good version") {
+		t.Errorf("nothing to go back to: %v", err)
+	}
+	s.last = true
+	got, err := ann.Swap(t.Context(), "carbon", back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&admin.SwapAnswer{Kind: "StrategySwap", Name: "carbon", From: "carbon 1.3", To: "carbon 1.2", At: noon}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if s.backs[len(s.backs)-1] != "carbon: asked for by ann" {
+		t.Errorf("asked %v", s.backs)
+	}
+	if n := s.seen.FilterMessage("a strategy is to go back to the version before").FilterField(zap.String("user", "ann")).Len(); n != 2 {
+		t.Errorf("%d lines say who asked, want 2", n)
+	}
+}
+
+// What was taken back, of a swap and of the configuration, is not in force until somebody
+// asks for it again.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	ann := s.as("token-of-ann")
+	retry := admin.SwapRequest{Retry: true}
+	if _, err := ann.Swap(t.Context(), "carbon", retry); refused(err) != 409 || !strings.Contains(err.Error(), "nothing of it was rolled back") {
+		t.Errorf("nothing was taken back: %v", err)
+	}
+	file := admin.Program("", "/strategies/carbon", pin)
+	wanted := func() string {
+		t.Helper()
+		d, err := admin.ReadDesired(s.text(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, over, err := d.Over(s.cfg, "swaps")
+		if err != nil || !over.None() {
+			t.Fatal(err, over)
+		}
+		x := c.Strategies["carbon"]
+		return admin.Program(x.Image, x.Path, x.SHA256)
+	}
+	before := s.cfg.Strategies["carbon"]
+	before.Path, before.Config = "/before", map[string]any{"floor": 3}
+	now, err := admin.Fingerprint(s.cfg, "carbon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := admin.RolledBack{Name: "carbon", Serves: "carbon", Settings: before, Instead: now, From: "carbon 1.3", To: "carbon 1.2", Why: "dearer", At: noon}
+	if err := admin.Keep(t.Context(), s.doc, kept); err != nil {
+		t.Fatal(err)
+	}
+	if got := wanted(); got != admin.Program("", "/before", pin) {
+		t.Errorf("rolled back, and in force is %s", got)
+	}
+	if one, err := ann.Get(t.Context(), "carbon"); err != nil || one.RollBack == nil || one.RollBack.Why != "dearer" {
+		t.Errorf("told: %+v, %v", one.RollBack, err)
+	}
+	if got, err := ann.Swap(t.Context(), "carbon", retry); err != nil || got.To != file || got.Swapped || wanted() != file {
+		t.Errorf("once more: %+v, %v, in force %s", got, err, wanted())
+	}
+	if _, err := ann.Swap(t.Context(), "carbon", admin.SwapRequest{Image: image}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := admin.ReadDesired(s.text(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.TakeBack(t.Context(), s.doc, "carbon", d.Strategies["carbon"], "late"); err != nil {
+		t.Fatal(err)
+	}
+	if got := wanted(); got != file {
+		t.Errorf("taken back, and in force is %s", got)
+	}
+	if got, err := ann.Swap(t.Context(), "carbon", retry); err != nil || got.To != image || !got.Swapped || wanted() != image {
+		t.Errorf("once more: %+v, %v, in force %s", got, err, wanted())
+	}
+	if got := s.backs; len(got) != 2 || got[1] != "again carbon" {
+		t.Errorf("asked of the host: %v", got)
+	}
+	entry := s.cfg.Strategies["carbon"]
+	entry.Config = map[string]any{"floor": 4}
+	s.cfg.Strategies["carbon"] = entry
+	if err := admin.Keep(t.Context(), s.doc, kept); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = admin.ReadDesired(s.text(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, over, err := d.Over(s.cfg, "swaps"); err != nil || len(over.RolledBack) != 1 || len(over.Swaps) != 0 {
+		t.Errorf("the configuration says something else, over is %+v, %v", over, err)
 	}
 }

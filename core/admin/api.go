@@ -14,7 +14,7 @@ import (
 const (
 	Path       = "/weir/strategies"
 	VerbGet    = "get"    // list, and read logs
-	VerbUpdate = "update" // swap
+	VerbUpdate = "update" // swap, in all its ways
 )
 
 // List is the answer of GET /weir/strategies.
@@ -31,9 +31,10 @@ type Strategy struct {
 	Kind      string            `json:"kind"` // of decision
 	Role      string            `json:"role,omitempty"`
 	State     string            `json:"state"`
-	Healthy   bool              `json:"healthy"`  // answers by itself, and did so last
+	Healthy   bool              `json:"healthy"`  // answers by itself, and did so last at all that it is asked for
 	AsWanted  bool              `json:"asWanted"` // in service, and of the program that is wanted
 	Pending   bool              `json:"pending,omitempty"`
+	WaitsFor  string            `json:"waitsFor,omitempty"` // strategy without which what is pending does not begin
 	BuiltIn   bool              `json:"builtIn"`
 	Bound     bool              `json:"bound"` // decides where a NodePool has no annotation
 	Version   string            `json:"version,omitempty"`
@@ -60,6 +61,7 @@ type Calls struct {
 	Outcomes    map[string]int64 `json:"outcomes,omitempty"`
 	AnsweredBy  map[string]int64 `json:"answeredBy,omitempty"`
 	LastBy      string           `json:"lastAnsweredBy,omitempty"`
+	FellBack    []string         `json:"fellBack,omitempty"` // kind and level of what somebody else answered last, with the outcome
 	P50Seconds  float64          `json:"p50Seconds"`
 	P99Seconds  float64          `json:"p99Seconds"`
 	LastError   string           `json:"lastError,omitempty"`
@@ -79,10 +81,11 @@ type Trial struct {
 }
 
 type strategyRollBack struct {
-	At   time.Time `json:"at"`
-	From string    `json:"from"`
-	To   string    `json:"to"`
-	Why  string    `json:"why"`
+	At       time.Time `json:"at"`
+	Strategy string    `json:"strategy"` // name of what was taken out of service
+	From     string    `json:"from"`
+	To       string    `json:"to"`
+	Why      string    `json:"why"`
 }
 
 // Shadowed is what a strategy would have done that never acts.
@@ -95,6 +98,10 @@ type Shadowed struct {
 	USDPerHour       float64 `json:"usdPerHour"`
 	Verdicts         int64   `json:"verdicts"`
 	Disagreements    int64   `json:"disagreements"`
+	// Plans that give nodes back, of one that finds moves by itself, and what they save in sum.
+	MovePlans             int64   `json:"movePlans"`
+	SavedUSDPerHourActing float64 `json:"savedUsdPerHourActing"`
+	SavedUSDPerHour       float64 `json:"savedUsdPerHour"`
 }
 
 // Line is a line of a strategy's log.
@@ -115,20 +122,25 @@ type LogLines struct {
 }
 
 // SwapRequest is the body of POST /weir/strategies/NAME/swap: the program to run from
-// now on, or Reset, which is back to the one of the configuration.
+// now on, or Reset, which is back to the one of the configuration, or Back, which is back to
+// the version before, or Retry, which tries once more what was taken back.
 type SwapRequest struct {
 	Image  string `json:"image,omitempty"`
 	Path   string `json:"path,omitempty"`
 	SHA256 string `json:"sha256,omitempty"`
 	Reset  bool   `json:"reset,omitempty"`
+	Back   bool   `json:"back,omitempty"`
+	Retry  bool   `json:"retry,omitempty"`
 }
 
-// SwapAnswer says what is wanted now.
+// SwapAnswer says what is wanted now; after Back it is in service.
 type SwapAnswer struct {
-	Kind string `json:"kind"` // StrategySwap
-	Name string `json:"name"`
-	From string `json:"from"`
-	To   string `json:"to"`
+	Kind    string    `json:"kind"` // StrategySwap
+	Name    string    `json:"name"`
+	From    string    `json:"from"` // program; after Back name and version
+	To      string    `json:"to"`
+	Swapped bool      `json:"swapped"` // by command: it is not the program of the configuration
+	At      time.Time `json:"at"`      // by the scaler's clock
 }
 
 // failure is the body of every answer that says no.
@@ -151,11 +163,11 @@ func describe(st strategy.Status, cfg *config.Config, swaps Desired) Strategy {
 	_, builtin := config.Builtins()[st.Name]
 	c := st.Counts
 	out := Strategy{
-		Name: st.Name, Kind: s.Kind, Role: string(st.Role), State: string(st.State), Pending: st.Pending, Version: st.Version, Path: st.Path, SHA256: st.SHA256,
+		Name: st.Name, Kind: s.Kind, Role: string(st.Role), State: string(st.State), Pending: st.Pending, WaitsFor: st.WaitsFor, Version: st.Version, Path: st.Path, SHA256: st.SHA256,
 		Image: st.Image, Isolation: s.Isolation, BuiltIn: builtin && s.Path == "" && s.Image == "", PID: st.PID, Starts: st.Starts, Failures: st.Failures, LastError: st.LastError,
 		Bound:   st.Name == cfg.Bindings.InstanceSelection || st.Name == cfg.Bindings.Consolidation,
 		Healthy: healthy(st), AsWanted: st.Image == s.Image && (s.Image != "" || s.Path == "" || s.Path == st.Path) && st.Role != strategy.LastGood && !st.Pending,
-		Calls: Calls{Total: c.Calls, Fallbacks: c.Fallbacks(), Outcomes: counted(c.Outcomes), AnsweredBy: counted(c.Rungs), LastBy: string(c.Rung),
+		Calls: Calls{Total: c.Calls, Fallbacks: c.Fallbacks(), Outcomes: counted(c.Outcomes), AnsweredBy: counted(c.Rungs), LastBy: string(c.Rung), FellBack: fellBack(c),
 			P50Seconds: c.P50.Seconds(), P99Seconds: c.P99.Seconds(), LastError: c.LastCallError},
 	}
 	if f := st.Fence; f.Isolation != "" {
@@ -172,11 +184,17 @@ func describe(st strategy.Status, cfg *config.Config, swaps Desired) Strategy {
 		out.Trial = &Trial{State: string(t.State), From: t.From, Began: t.Began.UTC(), Calls: t.Calls, Failures: t.Failures, Plans: t.Plans, USDPerHourBefore: t.USDPerHourBefore, USDPerHour: t.USDPerHour}
 	}
 	if r := st.RolledBack; r != nil {
-		out.RollBack = &strategyRollBack{At: r.At.UTC(), From: r.From, To: r.To, Why: r.Why}
+		out.RollBack = &strategyRollBack{At: r.At.UTC(), Strategy: r.Name, From: r.From, To: r.To, Why: r.Why}
+	}
+	for _, r := range swaps.RolledBack { // what the host does not know after a restart
+		if r.Serves == st.Name && out.RollBack == nil && !st.Pending && st.Role == strategy.Serving {
+			out.RollBack = &strategyRollBack{At: r.At, Strategy: r.Name, From: r.From, To: r.To, Why: r.Why}
+		}
 	}
 	if s := st.Shadow; s != nil {
 		out.Shadow = &Shadowed{Problems: s.Problems, Dropped: s.Dropped, Failures: s.Failures, Plans: s.Plans, USDPerHourActing: s.USDPerHourActing, USDPerHour: s.USDPerHour,
-			Verdicts: s.Verdicts, Disagreements: s.Disagreements}
+			Verdicts: s.Verdicts, Disagreements: s.Disagreements,
+			MovePlans: s.MovePlans, SavedUSDPerHourActing: s.SavedUSDPerHourActing, SavedUSDPerHour: s.SavedUSDPerHour}
 	}
 	return out
 }
@@ -192,9 +210,18 @@ func fence(f strategy.Fence) string {
 	return "whole"
 }
 
-// healthy says that a strategy answers by itself, and that the last call did not say otherwise.
+// fellBack is what somebody else answered last, in words.
+func fellBack(c strategy.Counts) (out []string) {
+	for _, t := range c.FellBack() {
+		out = append(out, fmt.Sprintf("%s %s: %s", t.Kind, t.Level, c.Last[t].Outcome))
+	}
+	return out
+}
+
+// healthy says that a strategy answers by itself, and that no last call of a kind and level
+// says otherwise.
 func healthy(st strategy.Status) bool {
-	return (st.State == strategy.Ready || st.State == strategy.InProcess) && (st.Rung == "" || st.Rung == strategy.ByStrategy)
+	return (st.State == strategy.Ready || st.State == strategy.InProcess) && len(st.FellBack()) == 0
 }
 
 func counted[K ~string](m map[K]int64) map[string]int64 {

@@ -3,6 +3,8 @@ package admin
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -27,6 +29,48 @@ type Document interface {
 // configuration, whose owner (Helm, say) would write over them.
 type Desired struct {
 	Strategies map[string]Swap `json:"strategies,omitempty"`
+	// RolledBack are strategies of the configuration that were taken out of service again:
+	// what served before them serves in their place, also after a restart.
+	RolledBack []RolledBack `json:"rolledBack,omitempty"`
+}
+
+// RolledBack says that a strategy was taken out of service, and what serves instead.
+type RolledBack struct {
+	Name string `json:"name"`
+	// Binding is the kind of decision whose binding went back to another strategy; empty =
+	// the strategy itself went back to what it was before.
+	Binding string `json:"binding,omitempty"`
+	// Serves is the name of what is in service instead, and Settings what the configuration
+	// said of it.
+	Serves   string          `json:"serves"`
+	Settings config.Strategy `json:"settings"`
+	// Instead is the fingerprint of what the configuration says of the strategy: once it says
+	// something else, that is the newer word and is tried.
+	Instead string    `json:"instead"`
+	From    string    `json:"from"` // name and version
+	To      string    `json:"to"`
+	Why     string    `json:"why"`
+	At      time.Time `json:"at"`
+}
+
+// Fingerprint names all that a configuration says of a strategy. A field that is empty does
+// not count, so that one which a later version adds makes no other of it.
+func Fingerprint(cfg *config.Config, name string) (string, error) {
+	s, _ := cfg.Strategy(name)
+	text, err := json.Marshal(s)
+	var fields map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil || v == "" || v == false || v == 0.0 })
+	if err == nil {
+		text, err = json.Marshal(fields)
+	}
+	if err != nil {
+		return "", fmt.Errorf("strategies.%s: %w", name, err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // Swap is the program that a strategy is to run instead of that of its configuration.
@@ -69,7 +113,11 @@ func programOf(cfg *config.Config, name string) string {
 // ReadDesired reads the document of swaps; nothing is no swaps.
 func ReadDesired(text []byte) (Desired, error) {
 	var d Desired
-	if err := yaml.UnmarshalStrict(text, &d); err != nil {
+	err := config.OneDocument(text)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &d)
+	}
+	if err != nil {
 		return Desired{}, fmt.Errorf("the strategies that were swapped by command cannot be read: %w", err)
 	}
 	return d, nil
@@ -78,17 +126,30 @@ func ReadDesired(text []byte) (Desired, error) {
 // Text is the document.
 func (d Desired) Text() ([]byte, error) { return yaml.Marshal(d) }
 
-// Over is a configuration with the swaps in it, and the names of those that are over:
-// the configuration has another program by now, or no such strategy any more. Swaps
-// that were rolled back are left out. source names the document in errors.
-func (d Desired) Over(cfg *config.Config, source string) (out *config.Config, over []string, err error) {
+// Ended is swaps, by name, and roll-backs that are over.
+type Ended struct {
+	Swaps      []string
+	RolledBack []RolledBack
+}
+
+// None says whether there are none.
+func (e Ended) None() bool { return len(e.Swaps)+len(e.RolledBack) == 0 }
+
+// Over is a configuration with the swaps and roll-backs in it, and the names of those that
+// are over: the configuration says something else by now, or has no such strategy any more.
+// Swaps that were rolled back are left out. source names the document in errors.
+func (d Desired) Over(cfg *config.Config, source string) (out *config.Config, over Ended, err error) {
 	others := map[string]config.Strategy{}
+	base := *cfg
+	if over.RolledBack, err = d.goBack(&base, others); err != nil {
+		return nil, over, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(d.Strategies)) {
 		swap := d.Strategies[name]
 		s, ok := cfg.Strategy(name)
 		switch {
 		case !ok || swap.Instead != programOf(cfg, name):
-			over = append(over, name)
+			over.Swaps = append(over.Swaps, name)
 			continue
 		case swap.RolledBack != "":
 			continue
@@ -96,25 +157,71 @@ func (d Desired) Over(cfg *config.Config, source string) (out *config.Config, ov
 		s.Image, s.Path, s.SHA256 = swap.Image, swap.Path, swap.SHA256
 		others[name] = s
 	}
-	if len(others) == 0 {
+	if len(others) == 0 && base.Bindings == cfg.Bindings {
 		return cfg, over, nil
 	}
-	out, err = cfg.WithStrategies(source, others)
+	out, err = base.WithStrategies(source, others)
 	return out, over, err
 }
 
-// Drop takes swaps out of the document.
-func Drop(ctx context.Context, doc Document, names []string) error {
+// goBack takes in what was rolled back: bindings of the configuration, and the settings of
+// strategies; it answers those that are over.
+func (d Desired) goBack(cfg *config.Config, others map[string]config.Strategy) (over []RolledBack, err error) {
+	for _, r := range d.RolledBack {
+		now, err := Fingerprint(cfg, r.Name)
+		if err != nil {
+			return nil, err
+		}
+		bound := map[string]*string{"": nil, config.InstanceSelection: &cfg.Bindings.InstanceSelection, config.Consolidation: &cfg.Bindings.Consolidation}[r.Binding]
+		if now != r.Instead || bound != nil && *bound != r.Name {
+			over = append(over, r)
+			continue
+		}
+		if bound != nil {
+			*bound = r.Serves
+			if _, ok := cfg.Strategy(r.Serves); ok {
+				continue
+			}
+		}
+		others[r.Serves] = r.Settings
+	}
+	return over, nil
+}
+
+// Drop takes what is over out of the document.
+func Drop(ctx context.Context, doc Document, over Ended) error {
 	return change(ctx, doc, func(d *Desired) error {
-		for _, n := range names {
+		for _, n := range over.Swaps {
 			delete(d.Strategies, n)
 		}
+		d.RolledBack = slices.DeleteFunc(d.RolledBack, func(r RolledBack) bool {
+			return slices.ContainsFunc(over.RolledBack, func(o RolledBack) bool { return r.of(o) && r.At.Equal(o.At) })
+		})
 		return nil
 	})
 }
 
-// RolledBack writes down that a swap was taken back, unless there is another by now.
-func RolledBack(ctx context.Context, doc Document, name string, swap Swap, why string) error {
+// untake forgets that a strategy was rolled back, and says whether it was.
+func (d *Desired) untake(name string) bool {
+	n := len(d.RolledBack)
+	d.RolledBack = slices.DeleteFunc(d.RolledBack, func(r RolledBack) bool { return r.Name == name })
+	return len(d.RolledBack) < n
+}
+
+// of says whether two are of the same strategy or binding.
+func (r RolledBack) of(o RolledBack) bool { return r.Name == o.Name && r.Binding == o.Binding }
+
+// Keep writes down that a strategy was rolled back, in place of what is there of it.
+func Keep(ctx context.Context, doc Document, r RolledBack) error {
+	return change(ctx, doc, func(d *Desired) error {
+		d.RolledBack = slices.DeleteFunc(d.RolledBack, r.of)
+		d.RolledBack = append(d.RolledBack, r)
+		return nil
+	})
+}
+
+// TakeBack writes down that a swap was taken back, unless there is another by now.
+func TakeBack(ctx context.Context, doc Document, name string, swap Swap, why string) error {
 	return change(ctx, doc, func(d *Desired) error {
 		if now, ok := d.Strategies[name]; ok && now == swap {
 			now.RolledBack = cmp.Or(why, "for no reason that was told")
@@ -149,7 +256,7 @@ func Status(l List) (text []byte, essence string, err error) {
 	l.At, l.Strategies = time.Time{}, slices.Clone(l.Strategies)
 	for i := range l.Strategies {
 		s := &l.Strategies[i]
-		s.Calls = Calls{LastBy: s.Calls.LastBy}
+		s.Calls = Calls{LastBy: s.Calls.LastBy, FellBack: s.Calls.FellBack}
 		s.Shadow = nil
 		if s.Trial != nil {
 			s.Trial = &Trial{State: s.Trial.State, From: s.Trial.From}

@@ -51,6 +51,11 @@ type Options struct {
 	Leads   func() (bool, string)
 	Logs    *Logs
 	Desired Document
+	// Back takes a strategy out of service, for a reason, and the version before it back in.
+	// Errors: strategy.ErrNoLastGood, and that of the context where that version does not start.
+	Back func(ctx context.Context, name, why string) (strategy.RollBack, error)
+	// Retry tries once more what was rolled back under a name; strategy.ErrNotRolledBack.
+	Retry func(name string) error
 	// Check says what is wrong with a configuration of strategies, beyond its form.
 	Check func(*config.Config) error
 	Now   func() time.Time
@@ -208,25 +213,83 @@ func (s *server) swap(r *http.Request, u User) (any, error) {
 	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&want); err != nil {
-		return nil, refuse(http.StatusBadRequest, "body: expected image, path and sha256, or reset: %w", err)
+		return nil, refuse(http.StatusBadRequest, "body: expected image, path and sha256, or reset, back or retry: %w", err)
 	}
-	if want.Reset == (want.Image != "" || want.Path != "" || want.SHA256 != "") {
-		return nil, refuse(http.StatusBadRequest, "body: expected either a program (image, or path and sha256) or reset")
+	ways := 0
+	for _, asked := range []bool{want.Image != "" || want.Path != "" || want.SHA256 != "", want.Reset, want.Back, want.Retry} {
+		if asked {
+			ways++
+		}
 	}
-	name, file := r.PathValue("name"), s.State().Config
-	if _, ok := file.Strategy(name); !ok {
+	if ways != 1 {
+		return nil, refuse(http.StatusBadRequest, "body: expected either a program (image, or path and sha256), or one of reset, back and retry")
+	}
+	name := r.PathValue("name")
+	if _, ok := s.State().Config.Strategy(name); !ok {
 		return nil, refuse(http.StatusNotFound, "there is no strategy %q in the configuration, and none built in", name)
 	}
-	answer := SwapAnswer{Kind: "StrategySwap", Name: name}
-	err := change(r.Context(), s.Desired, func(d *Desired) error {
+	var answer *SwapAnswer
+	var err error
+	switch {
+	case want.Back:
+		answer, err = s.goBack(r.Context(), name, u)
+	case want.Retry:
+		answer, err = s.retry(r.Context(), name, u)
+	default:
+		answer, err = s.want(r.Context(), name, want, u)
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer.Kind, answer.Name, answer.At = "StrategySwap", name, s.Now().UTC()
+	return answer, nil
+}
+
+// want writes down what program is wanted from now on.
+func (s *server) want(ctx context.Context, name string, want SwapRequest, u User) (*SwapAnswer, error) {
+	return s.changed(ctx, name, u, "a strategy is to be swapped", func(d *Desired, file *config.Config) error {
+		delete(d.Strategies, name)
+		d.untake(name)
+		if !want.Reset {
+			d.Strategies[name] = Swap{Image: want.Image, Path: want.Path, SHA256: want.SHA256, Instead: programOf(file, name), By: u.Name, At: s.Now().UTC().Truncate(time.Second)}
+		}
+		return nil
+	})
+}
+
+// retry writes down that what was taken back is to be tried once more.
+func (s *server) retry(ctx context.Context, name string, u User) (*SwapAnswer, error) {
+	answer, err := s.changed(ctx, name, u, "what was taken back of a strategy is to be tried again", func(d *Desired, _ *config.Config) error {
+		found := d.untake(name)
+		if swap, ok := d.Strategies[name]; ok && swap.RolledBack != "" {
+			found, swap.RolledBack, swap.By, swap.At = true, "", u.Name, s.Now().UTC().Truncate(time.Second)
+			d.Strategies[name] = swap
+		}
+		if !found {
+			return refuse(http.StatusConflict, "strategy %q: %w", name, strategy.ErrNotRolledBack)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Retry(name); err != nil && !errors.Is(err, strategy.ErrNotRolledBack) { // by the document it may have happened already
+		return nil, err
+	}
+	return answer, nil
+}
+
+// changed changes what is wanted of a strategy, if a scaler can run it.
+func (s *server) changed(ctx context.Context, name string, u User, what string, f func(*Desired, *config.Config) error) (*SwapAnswer, error) {
+	file, answer := s.State().Config, &SwapAnswer{}
+	err := change(ctx, s.Desired, func(d *Desired) error {
 		inForce, _, err := d.Over(file, "swaps")
 		if err != nil {
 			inForce = file // what is wrong there is about to be replaced, or told of below
 		}
 		answer.From = programOf(inForce, name)
-		delete(d.Strategies, name)
-		if !want.Reset {
-			d.Strategies[name] = Swap{Image: want.Image, Path: want.Path, SHA256: want.SHA256, Instead: programOf(file, name), By: u.Name, At: s.Now().UTC().Truncate(time.Second)}
+		if err := f(d, file); err != nil {
+			return err
 		}
 		next, _, err := d.Over(file, "swap")
 		if err == nil {
@@ -236,11 +299,27 @@ func (s *server) swap(r *http.Request, u User) (any, error) {
 			return &refusal{http.StatusUnprocessableEntity, err}
 		}
 		answer.To = programOf(next, name)
+		_, answer.Swapped = d.Strategies[name]
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("a strategy is to be swapped", zap.String("strategy", name), zap.String("from", answer.From), zap.String("to", answer.To), zap.String("user", u.Name))
+	s.Log.Info(what, zap.String("strategy", name), zap.String("from", answer.From), zap.String("to", answer.To), zap.String("user", u.Name))
 	return answer, nil
+}
+
+// goBack takes a strategy out of service at once, for the version before it.
+func (s *server) goBack(ctx context.Context, name string, u User) (*SwapAnswer, error) {
+	s.Log.Info("a strategy is to go back to the version before", zap.String("strategy", name), zap.String("user", u.Name))
+	r, err := s.Back(ctx, name, "asked for by "+u.Name)
+	switch {
+	case errors.Is(err, strategy.ErrNoLastGood):
+		return nil, &refusal{http.StatusConflict, err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, &refusal{http.StatusGatewayTimeout, err}
+	case err != nil:
+		return nil, err
+	}
+	return &SwapAnswer{From: r.From, To: r.To}, nil
 }

@@ -78,7 +78,7 @@ func someBudgets(t *rapid.T) []model.Budget {
 }
 
 // Promise 4, for disruption: budgets hold at every instant, across deaths at any effect
-// and leaders, while load comes and goes, templates change and people delete claims.
+// and leaders, while load comes and goes and templates change.
 func TestBudgetsHoldAtEveryInstant(t *testing.T) {
 	t.Parallel()
 	started, deaths := 0, 0

@@ -46,8 +46,11 @@ type Controller struct {
 	notices    notices
 	source     Source // of events, polled by whoever drives this
 	strategies Strategies
-	fetched    map[string]fetch       // by class
-	pools      map[string]poolWritten // by pool
+	newsOf     bool                       // strategies came in and pools were not told yet
+	faultsTold map[string]map[string]bool // by pool, by key
+	rolledTold map[string]time.Time       // by name; stays over reigns
+	fetched    map[string]fetch           // by class
+	pools      map[string]poolWritten     // by pool
 	poolsAt    time.Time
 	beatAt     time.Time
 	healthAt   time.Time // last look at what the account remembers of offerings
@@ -109,7 +112,7 @@ func (s Settings) WithDefaults() Settings {
 // New makes a controller that follows until it is told to lead.
 func New(cfg Config) *Controller {
 	cfg.Settings = cfg.Settings.WithDefaults()
-	c := &Controller{cfg: cfg, set: cfg.Settings, why: "not elected yet"}
+	c := &Controller{cfg: cfg, set: cfg.Settings, rolledTold: map[string]time.Time{}, why: "not elected yet"}
 	c.m = cluster.New(cluster.Options{Settings: cfg.Settings.Planning})
 	c.x = execute.New(execute.Config{Cluster: cfg.Cluster, Account: cfg.Account, Region: cfg.Region, Holder: cfg.Holder,
 		Sweep: cfg.Settings.SweepEvery, Brake: cfg.Settings.Brake}, c.m)
@@ -120,6 +123,7 @@ func New(cfg Config) *Controller {
 
 func (c *Controller) reset() {
 	c.batch, c.disrupt, c.notices = batch{}, disruption{}, notices{open: map[string]*notice{}, told: map[NoticeID]string{}}
+	c.faultsTold = nil
 	c.fetched, c.pools = map[string]fetch{}, map[string]poolWritten{}
 	c.poolsAt, c.beatAt, c.repairAt, c.healthAt = time.Time{}, time.Time{}, time.Time{}, c.now
 	c.learned = newLearned(c.m.NodeNames())
@@ -168,6 +172,10 @@ func (c *Controller) Step(now time.Time, in ...Input) []execute.Effect {
 		c.repair()
 		c.provision()
 		c.consolidate()
+		if c.newsOf {
+			c.newsOf = false
+			c.tellStrategies()
+		}
 		c.writePools()
 		c.releaseGC()
 	}
@@ -207,7 +215,7 @@ func (c *Controller) input(i Input) {
 	case Source:
 		c.source = i
 	case Strategies:
-		c.strategies = i
+		c.strategies, c.newsOf = i, true
 	case ConfigChanged:
 		c.set = i.Settings.WithDefaults()
 		c.m.SetSettings(c.set.Planning)

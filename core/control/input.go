@@ -26,16 +26,6 @@ type Source struct {
 	Down string // why it cannot be read; empty where it can
 }
 
-// Strategies says how the strategies do. Without it the NodePools have no condition about
-// them.
-type Strategies struct {
-	InstanceSelection, Consolidation string // bound where a pool has no annotation
-	// Faults says by name why somebody else answers for a strategy; one that is not there
-	// answers by itself. Unfenced says likewise what is missing between a strategy and the
-	// rest of the machine.
-	Faults, Unfenced map[string]string
-}
-
 // ConfigChanged replaces the settings; it takes effect with the next pass.
 type ConfigChanged struct{ Settings Settings }
 

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +28,7 @@ func (c *Controller) writePools() {
 		return
 	}
 	c.poolsAt = c.now
+	c.tellStrategies() // pools may be bound to others
 	c.wake(c.now.Add(poolsEvery))
 	w := c.m.World(c.now)
 	usage := map[string]*struct {
@@ -97,37 +97,6 @@ const ConditionLedger = "weir.dev/LedgerAvailable"
 
 // ConditionQueue says on each pool whether the interruption queue can be read, where there is one to be read.
 const ConditionQueue = "weir.dev/InterruptionQueueAvailable"
-
-// Conditions of a pool about the strategies that decide for it, where their host tells of
-// them. They are for people to see and have no part in Ready.
-const (
-	ConditionAnswer = "weir.dev/StrategiesAnswer"
-	ConditionFenced = "weir.dev/StrategiesFenced"
-)
-
-// strategyConditions tell of the strategies of a pool.
-func (c *Controller) strategyConditions(p *model.Pool) []model.Condition {
-	s := &c.strategies
-	if s.InstanceSelection == "" && s.Consolidation == "" {
-		return nil
-	}
-	about := func(typ, reason string, by map[string]string) model.Condition {
-		out := model.Condition{Type: typ, Status: "True", Reason: strings.TrimPrefix(typ, "weir.dev/")}
-		var said []string
-		for annotation, usual := range map[string]string{model.AnnotationInstanceSelection: s.InstanceSelection, model.AnnotationConsolidation: s.Consolidation} {
-			name := cmp.Or(p.Annotations[annotation], usual)
-			if why, ok := by[name]; ok {
-				said = append(said, name+": "+why)
-			}
-		}
-		if len(said) > 0 {
-			slices.Sort(said)
-			out.Status, out.Reason, out.Message = "False", reason, strings.Join(slices.Compact(said), "; ")
-		}
-		return out
-	}
-	return []model.Condition{about(ConditionAnswer, "StrategyFellBack", s.Faults), about(ConditionFenced, "StrategyUnfenced", s.Unfenced)}
-}
 
 // poolConditions are the conditions of v1, and one of ours; a pool that the converter found invalid
 // carries the reason in Unusable.

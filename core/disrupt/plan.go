@@ -23,8 +23,8 @@ const maxRounds = 8
 //
 // The end state is planned first: nodes are tried one by one, empty ones before
 // drifted before under-used ones, and each that goes has all its pods, and those
-// the plan had put on it, placed on nodes that stay. So no pod moves twice, and any
-// subset of the commands, in any order, is feasible. In which order under-used
+// the plan had put on it, placed on nodes that stay. So no pod moves twice in one wave,
+// and any subset of its commands, in any order, is feasible. In which order under-used
 // nodes are tried decides what is left in the end, so several are gone through and
 // the cheapest end state is taken. Then the commands are laid out in waves within
 // the budgets, best savings ratio (price for each unit of eviction cost) first.
@@ -74,7 +74,7 @@ func Plan(w *model.World, prices *model.Prices, score Score, opts Options) *mode
 	}
 	plan.Commands = append(p.forced, p.waves(newAllowances(w, opts), newReplacer(p, candidates, prices, score))...)
 	if own != nil && own.failed != nil {
-		opts.Propose = nil
+		opts.Propose = opts.Propose.After(own.failed)
 		return Plan(asked, prices, score, opts)
 	}
 	expiredBudgeted(w, plan)

@@ -48,7 +48,9 @@ func TestStatic(t *testing.T) {
 		"all go":                      {world: some(fixed(0)), removed: []string{"empty", "full", "held"}},
 		"budgets are not asked":       {world: some(fixed(2), pool(func(p *model.Pool) { p.Budgets = []model.Budget{{Nodes: "0"}} })), removed: []string{"empty"}},
 		"what is not launched, first": {world: some(fixed(3), node("new", "m5.large")), removed: []string{"new"}},
-		"frozen: nothing goes":        {world: some(fixed(1)), opts: disrupt.Options{Frozen: "a zone is away"}},
+		"B118 what is not launched, then what is empty": {world: []func(*model.World){fixed(2), node("c4", "m5.large", launched, pod("a", 100), pod("b", 100), pod("c", 100)),
+			node("c3", "m5.large", launched, pod("d", 10, annotated(model.AnnotationDoNotDisrupt, "true"))), node("c2", "m5.large", launched), node("c1", "m5.large")}, removed: []string{"c1", "c2"}},
+		"frozen: nothing goes": {world: some(fixed(1)), opts: disrupt.Options{Frozen: "a zone is away"}},
 		"frozen: what lacks is bought": {
 			world: some(fixed(4)), opts: disrupt.Options{Frozen: "a zone is away"}, launch: 1},
 		"the feature is off":    {world: some(fixed(5), func(w *model.World) { w.Settings.StaticCapacity = false })},

@@ -40,6 +40,7 @@ func Plan(w *model.World, prices *model.Prices) *model.Plan {
 	p.Strategy, p.Outcome = answeredBy(prices, r.New)
 	p.Warnings = append(thinSpot(r.New), youngTaints(w)...)
 	p.Warnings = append(p.Warnings, givenUp(r)...)
+	p.Warnings = append(p.Warnings, w.UnmatchedCommitments()...)
 	if r.Budget != nil {
 		p.Warnings = append(p.Warnings, r.Budget.Text("pods", "the plan may be dearer than need be"))
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -161,7 +162,7 @@ func (a *api) deletePod(id string, grace time.Duration) {
 	if p.Deleting != nil && !p.Deleting.After(end) {
 		return
 	}
-	a.editPod(id, func(p *model.Pod) { p.Deleting = &end })
+	a.editPod(id, func(p *model.Pod) { p.Deleting, p.DeletingGrace = &end, grace })
 }
 
 // Budgets.
@@ -236,12 +237,15 @@ func (a *api) covering(p *model.Pod) []*Budget {
 }
 
 // Evict is the eviction API.
-func (a *api) Evict(ctx context.Context, want *model.Pod) error {
+func (a *api) Evict(ctx context.Context, want *model.Pod, grace time.Duration) error {
 	p, err := a.find(ctx, want)
 	if err != nil {
 		return err
 	}
 	if p.Deleting != nil {
+		if grace > 0 {
+			a.deletePod(p.ID(), grace)
+		}
 		return nil
 	}
 	list := a.covering(p)
@@ -259,7 +263,7 @@ func (a *api) Evict(ctx context.Context, want *model.Pod) error {
 		}
 	}
 	a.seen.podEvicted(p, false)
-	a.deletePod(p.ID(), p.GracePeriod)
+	a.deletePod(p.ID(), cmp.Or(grace, p.GracePeriod))
 	a.checkBudgets(p)
 	return nil
 }

@@ -168,7 +168,7 @@ func TestEvictionKeepsBudgets(t *testing.T) {
 			s.apply1(t, 5)
 			s.run(t, time.Minute)
 			for i, p := range s.api.pods.all()[:3] {
-				if err := s.api.Evict(t.Context(), p); !errors.Is(err, tc.want[i]) || (tc.want[i] == nil) != (err == nil) {
+				if err := s.api.Evict(t.Context(), p, 0); !errors.Is(err, tc.want[i]) || (tc.want[i] == nil) != (err == nil) {
 					t.Errorf("eviction %d: %v, want %v", i, err, tc.want[i])
 				}
 			}
@@ -182,11 +182,11 @@ func TestEvictionKeepsBudgets(t *testing.T) {
 			gone := s.api.pods.all()[0]
 			stale := *gone
 			stale.UID = "of an earlier pod"
-			if err := s.api.Evict(t.Context(), &stale); !errors.Is(err, execute.ErrConflict) {
+			if err := s.api.Evict(t.Context(), &stale, 0); !errors.Is(err, execute.ErrConflict) {
 				t.Errorf("another uid: %v", err)
 			}
 			stale.Name = "nobody"
-			if err := s.api.Evict(t.Context(), &stale); !errors.Is(err, execute.ErrNotFound) {
+			if err := s.api.Evict(t.Context(), &stale, 0); !errors.Is(err, execute.ErrNotFound) {
 				t.Errorf("a pod that is not there: %v", err)
 			}
 		})

@@ -33,6 +33,9 @@ type Scenario struct {
 	End     time.Duration // 0: when the caller says so
 	Delays  Delays
 	Steps   []Step // in the order of time, then of the file
+
+	file string // for errors
+	doc  int
 }
 
 // Delays say how long the parts of the simulated world take.
@@ -294,7 +297,7 @@ func (p *parser) scenario(raw json.RawMessage) *Scenario {
 	}
 	p.decode("spec", top.Spec, &spec)
 	s := &Scenario{Name: top.Metadata.Name, Title: spec.Title, Closing: spec.Closing, Seed: spec.Seed, End: time.Duration(spec.End),
-		Start: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}
+		Start: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), file: p.file, doc: p.doc}
 	if spec.Start != nil {
 		s.Start = spec.Start.UTC()
 	}
@@ -310,8 +313,21 @@ func (p *parser) scenario(raw json.RawMessage) *Scenario {
 	for i, raw := range spec.Steps {
 		s.Steps = append(s.Steps, p.step(fmt.Sprintf("spec.steps[%d]", i), raw))
 	}
+	if err := s.within(s.End); err != nil {
+		p.bad(err.Field, "%s", err.Msg)
+	}
 	slices.SortStableFunc(s.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	return s
+}
+
+// within is what is wrong with the first step after an end, which would not happen; nil
+// if there is none. 0 is no end.
+func (s *Scenario) within(end time.Duration) *FieldError {
+	i := slices.IndexFunc(s.Steps, func(x Step) bool { return x.At > end })
+	if end == 0 || i < 0 {
+		return nil
+	}
+	return &FieldError{s.file, s.doc, s.Steps[i].place + ".at", fmt.Sprintf("%s is after the end of the run, %s: it would not happen", s.Steps[i].At, end)}
 }
 
 func (p *parser) step(field string, raw json.RawMessage) Step {

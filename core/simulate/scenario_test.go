@@ -87,6 +87,8 @@ func TestBadScenarios(t *testing.T) {
 		"fault without end": {head + "spec: {steps: [{at: 0s, fault: {op: CreateFleet, lose: true}}]}", "spec.steps[0].fault.count", "at least 1"},
 		"offering":          {head + "spec: {steps: [{at: 0s, capacity: {offering: x, left: 0}}]}", "spec.steps[0].capacity.offering", "type/zone/capacity-type"},
 		"delete of what":    {head + "spec: {steps: [{at: 0s, delete: {kind: Moon, name: x}}]}", "spec.steps[0].delete.kind", "expected one of"},
+		"after the end":     {head + "spec: {end: 10m, steps: [{at: 20m, title: x}, {at: 10m, title: z}]}", "spec.steps[0].at", "20m0s is after the end of the run, 10m0s"},
+		"expected too late": {head + "spec: {end: 10m, steps: [{at: 0s, title: x}, {at: 601s, expect: {running: 1}}]}", "spec.steps[1].at", "after the end"},
 		"second document":   {head + "spec: {}\n---\n" + head + "spec: {}", "", "second document"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -107,17 +107,20 @@ type pendingKill struct {
 	left int
 }
 
-// Run plays a scenario over a cluster and reports. The error is about the inputs or
-// about the simulator itself; an expectation that is not met is in the report.
+// Run plays a scenario over a cluster and reports. The error is about the inputs, a
+// *FieldError for a step after the end, or about the simulator itself; an expectation that is not met is in the report.
 func Run(ctx context.Context, in *Input, script *Scenario, opts Options) (*Report, error) {
 	if opts.Catalogue == nil || opts.Strategy == nil {
 		return nil, fmt.Errorf("simulate: a catalogue and a strategy are needed")
+	}
+	end := cmp.Or(script.End, opts.For)
+	if err := script.within(end); err != nil {
+		return nil, err
 	}
 	s := newSim(ctx, script, opts)
 	if err := s.apply(in); err != nil {
 		return nil, err
 	}
-	end := cmp.Or(script.End, opts.For)
 	for i := range script.Steps {
 		step := &script.Steps[i]
 		if script.End == 0 && opts.For == 0 {

@@ -37,6 +37,7 @@ type chain struct {
 	host    *Host // nil = there are no members to be asked
 	name    string
 	members []ChainMember // by name
+	said    []string      // names and versions of who answered, of the copy that makes one call
 }
 
 func newChain(spec Spec, owner slotOwner) *chain {
@@ -49,6 +50,13 @@ func newChain(spec Spec, owner slotOwner) *chain {
 	}
 	slices.SortFunc(c.members, func(a, b ChainMember) int { return cmp.Compare(a.Strategy, b.Strategy) })
 	return c
+}
+
+// once is the chain for one call, which it remembers who answered of.
+func (c *chain) once() *chain {
+	out := *c
+	out.said = nil
+	return &out
 }
 
 // chained is the members of all chains.
@@ -96,13 +104,18 @@ func (s Spec) checkChain(chains map[string]bool) error {
 	return nil
 }
 
-// Describe implements sdk.Strategy.
+// Describe implements sdk.Strategy. After a call its version is that of each member that
+// answered.
 func (c *chain) Describe() sdk.Description {
 	names := make([]string, len(c.members))
 	for i, m := range c.members {
 		names[i] = m.Strategy
 	}
-	return sdk.Description{Name: c.name, Version: "chain", Summary: cut("what "+strings.Join(names, ", ")+" say, taken together", sdk.MaxReason), Deterministic: true}
+	version := "chain"
+	if len(c.said) > 0 {
+		version = cut(strings.Join(c.said, " + "), sdk.MaxReason)
+	}
+	return sdk.Description{Name: c.name, Version: version, Summary: cut("what "+strings.Join(names, ", ")+" say, taken together", sdk.MaxReason), Deterministic: true}
 }
 
 // Configure implements sdk.Strategy; there is nothing to configure.
@@ -144,6 +157,7 @@ type team struct {
 type seat struct {
 	slot  *slot
 	trial *trial
+	prior *slot // entered: the last good version; nil = there is none, or it sleeps
 }
 
 // gather finds the members in the generation that is asked and enters them; leave ends
@@ -158,7 +172,11 @@ func (c *chain) gather(ctx context.Context, kind sdk.Kind) *team {
 			if s == nil || s.local != nil && t.host.closed || !s.enterUnretired() {
 				continue
 			}
-			t.seats[m.Strategy] = seat{slot: s, trial: gen.trial(kind, m.Strategy)}
+			x := seat{slot: s, trial: gen.trial(kind, m.Strategy)}
+			if x.trial != nil && x.trial.kind == "" && x.trial.from.enterAwake() { // of a binding it is another strategy
+				x.prior = x.trial.from
+			}
+			t.seats[m.Strategy] = x
 			break
 		}
 	}
@@ -168,7 +186,29 @@ func (c *chain) gather(ctx context.Context, kind sdk.Kind) *team {
 func (t *team) leave() {
 	for _, x := range t.seats {
 		x.slot.leave()
+		if x.prior != nil {
+			x.prior.leave()
+		}
 	}
+}
+
+// callTimeout is how long a chain may take that has no time-out of its own: as long as the
+// slowest member may, and half of that again for its last good version.
+func (c *chain) callTimeout(ctx context.Context, usual time.Duration) time.Duration {
+	if c.host == nil {
+		return usual
+	}
+	c.host.mu.RLock()
+	defer c.host.mu.RUnlock()
+	gen, longest := c.host.generationOf(ctx), time.Duration(0)
+	for _, m := range c.members {
+		most := usual
+		if s := gen.slots[m.Strategy]; s != nil && s.spec.CallTimeout != 0 {
+			most = s.spec.CallTimeout
+		}
+		longest = max(longest, most)
+	}
+	return longest + longest/2
 }
 
 // enterUnretired is enter for a slot that may have ended, where it answers false.
@@ -186,6 +226,7 @@ func (s *slot) enterUnretired() bool {
 type memberAnswer struct {
 	member ChainMember
 	answer any
+	who    string // name and version of who answered, empty = nobody did
 }
 
 // ask asks all members at once and answers what those said that did answer. It is an
@@ -196,7 +237,7 @@ func (c *chain) ask(ctx context.Context, p problem) ([]memberAnswer, error) {
 	}
 	t := c.gather(ctx, p.kind)
 	defer t.leave()
-	answers := make([]any, len(c.members))
+	answers := make([]memberAnswer, len(c.members))
 	calls := make([]Call, len(c.members))
 	var wg sync.WaitGroup
 	for i, m := range c.members {
@@ -207,8 +248,8 @@ func (c *chain) ask(ctx context.Context, p problem) ([]memberAnswer, error) {
 	var failed []string
 	var why error
 	for i, m := range c.members {
-		if calls[i].Outcome == OK {
-			out = append(out, memberAnswer{m, answers[i]})
+		if answers[i].who != "" {
+			out = append(out, answers[i])
 			continue
 		}
 		err := fmt.Errorf("member %s of the chain did not answer (%s): %w", m.Strategy, calls[i].Outcome, calls[i].Err)
@@ -223,36 +264,46 @@ func (c *chain) ask(ctx context.Context, p problem) ([]memberAnswer, error) {
 	if len(out) == 0 {
 		return nil, errors.New(strings.Join(failed, "; "))
 	}
+	for _, a := range out {
+		c.said = append(c.said, a.who)
+	}
 	return out, nil
 }
 
-// ask lets one member answer and tells everybody how it went.
-func (t *team) ask(ctx context.Context, chain string, m ChainMember, p problem) (any, Call) {
+// ask lets one member answer, or else its last good version, and tells everybody how it went.
+func (t *team) ask(ctx context.Context, chain string, m ChainMember, p problem) (memberAnswer, Call) {
 	began := time.Now()
-	call := Call{Strategy: m.Strategy, Kind: p.kind, Level: p.level, Pools: poolsIn(p.input), Rung: ByStrategy, Outcome: Refused, Err: errors.New("it is not configured")}
-	var answer any
+	call := Call{Strategy: m.Strategy, began: began, Kind: p.kind, Level: p.level, Pools: poolsIn(p.input), Rung: ByStrategy, Outcome: Refused, Err: errors.New("it is not configured")}
+	out := memberAnswer{member: m}
 	x := t.seats[m.Strategy]
 	if x.slot == nil {
 		t.host.opts.OnCall(call)
-		return nil, call
+		return out, call
 	}
-	q := p.about(&answer)
-	q.answer = func() any { return answer }
+	q := p.about(&out.answer)
+	q.answer = func() any { return out.answer }
 	ctx, call.Trace = traced(ctx)
+	ctx = apart(ctx)
+	call.start = x.slot.starts()
 	call.Version, call.Outcome, call.Err = x.slot.ask(ctx, q)
 	call.Took = time.Since(began)
-	t.host.record(q, x.slot, &call, began)
-	if call.Outcome != OK {
+	if call.Outcome == OK {
+		out.who = m.Strategy + " " + call.Version
+	} else {
 		call.Rung, call.Fallback = LeftOut, "the rest of chain "+chain
-		t.host.opts.Log.Named("strategy").Warn("a member of a chain did not answer and is left out", zap.String("chain", chain), zap.String("strategy", m.Strategy),
-			zap.String("kind", string(p.kind)), zap.String("outcome", string(call.Outcome)), zap.Error(call.Err))
+		if who, how := t.host.askPrior(ctx, x.prior, q); how == OK {
+			out.who, call.Rung, call.Fallback = who, ByLastGood, who
+		}
+		t.host.opts.Log.Named("strategy").Warn("a member of a chain did not answer", zap.String("chain", chain), zap.String("strategy", m.Strategy), zap.String("kind", string(p.kind)),
+			zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.String("fallback", call.Fallback), zap.String("rung", string(call.Rung)), zap.String("trace", call.Trace))
 	}
+	t.host.record(q, x.slot, &call, began)
 	x.slot.count(call)
 	t.host.opts.OnCall(call)
 	if x.trial != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		t.host.tried(x.trial, call)
 	}
-	return answer, call
+	return out, call
 }
 
 // poolsIn names the pools of a request.

@@ -260,10 +260,10 @@ func TestChainGoesOn(t *testing.T) {
 		outcome Outcome
 		who     string
 	}{
-		"left out":      {[]ChainMember{{Strategy: "broken"}, {Strategy: "cost-optimal"}}, OK, "mix chain"},
+		"left out":      {[]ChainMember{{Strategy: "broken"}, {Strategy: "cost-optimal"}}, OK, "mix cost-optimal 1."},
 		"required":      {[]ChainMember{{Strategy: "broken", Required: true}, {Strategy: "cost-optimal"}}, Refused, "cost-optimal"},
 		"nobody":        {[]ChainMember{{Strategy: "broken"}}, Refused, "cost-optimal"},
-		"of other kind": {[]ChainMember{{Strategy: "savings"}, {Strategy: "cost-optimal"}}, OK, "mix chain"},
+		"of other kind": {[]ChainMember{{Strategy: "savings"}, {Strategy: "cost-optimal"}}, OK, "mix cost-optimal 1."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -418,7 +418,7 @@ func TestChainsAndSwaps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := prices.ByPool["default"]; p.Outcome != string(OK) || p.Strategy != "mix chain" {
+		if p := prices.ByPool["default"]; p.Outcome != string(OK) || !strings.HasPrefix(p.Strategy, "mix cost-optimal 1.") {
 			t.Fatalf("%s answered, outcome %s", p.Strategy, p.Outcome)
 		}
 	}

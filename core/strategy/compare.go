@@ -2,6 +2,8 @@ package strategy
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,32 +55,75 @@ func (b *background) try(f func(context.Context)) bool {
 // end drops what waits and cancels what runs.
 func (b *background) end() { b.stop() }
 
-// costs prices plans of one world; that with the acting prices once, whoever asks.
+// costs prices plans of one world; that of who acts once, whoever asks.
 type costs struct {
 	h      *Host
+	market *market
 	world  *model.World
 	prices *model.Prices
 	acting func() (PlanCost, error)
 }
 
-func (h *Host) costsOf(w *model.World, prices *model.Prices) *costs {
-	c := &costs{h: h, world: w, prices: prices}
-	c.acting = sync.OnceValues(func() (PlanCost, error) { return c.with(nil) })
+func (h *Host) costsOf(m *market, w *model.World, prices *model.Prices) *costs {
+	c := &costs{h: h, market: m, world: w, prices: prices}
+	c.acting = sync.OnceValues(func() (PlanCost, error) { return c.of(prices) })
 	return c
 }
 
-// with is the cost of the plan that some pools' prices make, the others being as they were.
-func (c *costs) with(other map[string]model.PoolPrices) (PlanCost, error) {
-	prices := &model.Prices{ByPool: map[string]model.PoolPrices{}}
-	for name, p := range c.prices.ByPool {
-		prices.ByPool[name] = p
-	}
-	for name, p := range other {
-		prices.ByPool[name] = p
-	}
+// of is what the plan with some prices and drafts costs.
+func (c *costs) of(prices *model.Prices) (PlanCost, error) {
 	ctx, cancel := context.WithTimeout(c.h.behind.ctx, costTimeout)
 	defer cancel()
 	return c.h.opts.Cost(ctx, c.world, prices)
+}
+
+// with is the prices and drafts that there would be if a slot, which is entered, answered
+// for some pools, with the drafts of others as they were. packing are the pools of these for
+// which it packs, if it does so by itself: where that fails its prices stand, as they would.
+func (c *costs) with(ctx context.Context, s *slot, pools, packing []*model.Pool) (*model.Prices, Outcome, time.Duration, error) {
+	own, out, took, err := s.opinion(ctx, c.market, c.world, pools)
+	if out != OK {
+		return nil, out, took, err
+	}
+	prices := &model.Prices{ByPool: maps.Clone(c.prices.ByPool)}
+	maps.Copy(prices.ByPool, own)
+	for _, d := range c.prices.Drafts {
+		if _, mine := own[d.Pool.Name]; !mine {
+			prices.Drafts = append(prices.Drafts, d)
+		}
+	}
+	if len(packing) == 0 || !s.serves(sdk.InstanceSelection, LevelPlan) {
+		return prices, OK, took, nil
+	}
+	rest := *c.world
+	rest.Pods = besides(rest.Pods, prices.Drafts)
+	q, drafts := c.market.drafting(&rest, prices, packing)
+	if q == nil {
+		return prices, OK, took, nil
+	}
+	began := time.Now()
+	version, out, err := s.ask(ctx, q)
+	took += time.Since(began)
+	if out != OK {
+		return prices, out, took, fmt.Errorf("at level %s: %w", LevelPlan, err)
+	}
+	prices.Drafts, prices.Drafted = append(prices.Drafts, *drafts...), s.spec.Name+" "+version
+	return prices, OK, took, nil
+}
+
+// draftsFollow says whether some strategy packs by itself, so that its prices alone do not
+// say what it buys: what observes the plan waits for Draft.
+func draftsFollow(groups []*group) bool {
+	return slices.ContainsFunc(groups, func(g *group) bool {
+		return g.slot != nil && g.slot.serves(sdk.InstanceSelection, LevelPlan)
+	})
+}
+
+// observe has strategies on probation compared with those before them and shows the problem
+// to shadows, both behind the call. The prices have the drafts of who acts.
+func (h *Host) observe(ctx context.Context, m *market, w *model.World, groups []*group, out *model.Prices) {
+	h.compareLater(m, w, groups, out)
+	h.showPrices(ctx, m, w, out)
 }
 
 // compareLater has the plans of strategies on probation compared, behind the call.
@@ -92,16 +137,16 @@ func (h *Host) compareLater(m *market, w *model.World, groups []*group, out *mod
 			continue
 		}
 		if costs == nil {
-			costs = h.costsOf(w, out)
+			costs = h.costsOf(m, w, out)
 		}
-		t, pools := g.trial, g.pools
-		h.behind.try(func(ctx context.Context) { h.comparePlans(ctx, t, m, pools, costs) })
+		t, pools, packing := g.trial, g.pools, g.first(groups, out)
+		h.behind.try(func(ctx context.Context) { h.comparePlans(ctx, t, pools, packing, costs) })
 	}
 }
 
-// comparePlans asks the version before for prices of the same pools, and holds the
-// plans against each other.
-func (h *Host) comparePlans(ctx context.Context, t *trial, m *market, pools []*model.Pool, c *costs) {
+// comparePlans asks the version before what it would have answered for the same pools, and
+// holds the plans against each other.
+func (h *Host) comparePlans(ctx context.Context, t *trial, pools, packing []*model.Pool, c *costs) {
 	h.mu.RLock()
 	ok := slices.Contains(h.current.trials, t) && t.from.enterAwake()
 	h.mu.RUnlock()
@@ -110,19 +155,21 @@ func (h *Host) comparePlans(ctx context.Context, t *trial, m *market, pools []*m
 	}
 	defer t.from.leave()
 	log := h.opts.Log.Named("strategy").With(zap.String("strategy", t.name))
-	prices, out, _, err := t.from.opinion(ctx, m, c.world, pools)
+	prices, out, _, err := c.with(ctx, t.from, pools, packing)
 	if out != OK {
-		log.Warn("last good version has no prices to compare with", zap.String("outcome", string(out)), zap.Error(err))
+		log.Warn("last good version did not answer well when it was compared with", zap.String("outcome", string(out)), zap.Error(err))
+	}
+	if prices == nil {
 		return
 	}
-	before, err := c.with(prices)
+	before, err := c.of(prices)
 	if err != nil {
-		log.Warn("plan with the prices of the last good version", zap.Error(err))
+		log.Warn("plan of the last good version", zap.Error(err))
 		return
 	}
 	after, err := c.acting()
 	if err != nil {
-		log.Warn("plan with the prices of a strategy on probation", zap.Error(err))
+		log.Warn("plan of a strategy on probation", zap.Error(err))
 		return
 	}
 	if why := t.compare(before, after); why != "" {

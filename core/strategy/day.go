@@ -3,8 +3,10 @@ package strategy
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/require"
@@ -236,13 +238,18 @@ func (r *Recorded) Title() string {
 	return fmt.Sprintf("%s:%d, %s", file, r.Line, r.waitingText())
 }
 
-// SameProblem says whether two recorded calls ask about the same pods and pools at nearly the
-// same prices, as happens while pods wait for their nodes: the second adds nothing to a day.
+// SameProblem says whether two recorded calls for prices are one problem put again, as
+// happens every few seconds while pods wait for their nodes: the same pods wait, and the
+// requests are equal in all that a strategy sees (machines, prices, health, pools and what
+// runs in them, commitments), but for the instant, which is in the same hour of the clock.
 func (r *Recorded) SameProblem(o *Recorded) bool {
 	a, okA := r.Input.(*sdk.PriceRequest)
 	b, okB := o.Input.(*sdk.PriceRequest)
-	if !okA || !okB || r.Call.Catalogue != o.Call.Catalogue || len(a.Pools) != len(b.Pools) || !slices.Equal(a.USDPerHour, b.USDPerHour) {
+	if !okA || !okB || r.Call.Catalogue != o.Call.Catalogue || !a.Now.Truncate(time.Hour).Equal(b.Now.Truncate(time.Hour)) {
 		return false
 	}
-	return fmt.Sprint(r.Call.Waiting) == fmt.Sprint(o.Call.Waiting)
+	mine, other := *a, *b
+	mine.Now, other.Now = time.Time{}, time.Time{}
+	mine.Catalogue, other.Catalogue = nil, nil // the same by their hashes
+	return reflect.DeepEqual(&mine, &other) && reflect.DeepEqual(r.Call.Waiting, o.Call.Waiting)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -90,5 +91,58 @@ func TestRecordedDayIsPlannedAgain(t *testing.T) {
 		} else if err == nil {
 			t.Error("an operator that there is not was read")
 		}
+	}
+}
+
+// TestProblemsThatDifferAreNotRepeats changes one part of a request at a time: only the
+// instant within the hour may be another.
+func TestProblemsThatDifferAreNotRepeats(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 4, 3, 10, 0, 0, time.UTC)
+	problem := func(change func(*sdk.PriceRequest, *Record)) *Recorded {
+		req := &sdk.PriceRequest{Catalogue: &sdk.Catalogue{}, Now: at, USDPerHour: []float64{0.1, 0.2}, Health: map[int]sdk.Health{1: {Available: true, Shortages: 1}},
+			Pools:       []sdk.Pool{{Name: "a", Offerings: []int{0, 1}, Running: []sdk.Running{{Offering: 1, Nodes: 2}}}},
+			Commitments: []sdk.Commitment{{Name: "plan", USDPerHour: 1}}, Demand: sdk.Demand{Pods: 1}}
+		call := &Record{Catalogue: "c", Waiting: []PodGroup{{Count: 1, Requests: map[string]int64{"cpu": 1000}}}}
+		if change != nil {
+			change(req, call)
+		}
+		return &Recorded{Call: call, Input: req}
+	}
+	one := problem(nil)
+	for name, change := range map[string]func(*sdk.PriceRequest, *Record){
+		"nothing": nil,
+		"seconds": func(r *sdk.PriceRequest, _ *Record) { r.Now = at.Add(49 * time.Minute) },
+		"another catalogue of the same content": func(r *sdk.PriceRequest, _ *Record) {
+			r.Catalogue = &sdk.Catalogue{Offerings: []sdk.Offering{}}
+		},
+	} {
+		if !one.SameProblem(problem(change)) {
+			t.Errorf("%s is another, and it is another problem", name)
+		}
+	}
+	for name, change := range map[string]func(*sdk.PriceRequest, *Record){
+		"the hour":             func(r *sdk.PriceRequest, _ *Record) { r.Now = at.Add(50 * time.Minute) },
+		"the day":              func(r *sdk.PriceRequest, _ *Record) { r.Now = at.Add(24 * time.Hour) },
+		"a price":              func(r *sdk.PriceRequest, _ *Record) { r.USDPerHour[0] = 0.3 },
+		"a shortage":           func(r *sdk.PriceRequest, _ *Record) { r.Health[0] = sdk.Health{} },
+		"a count of shortages": func(r *sdk.PriceRequest, _ *Record) { r.Health[1] = sdk.Health{Available: true, Shortages: 2} },
+		"which pool":           func(r *sdk.PriceRequest, _ *Record) { r.Pools[0].Name = "b" },
+		"what a pool may buy":  func(r *sdk.PriceRequest, _ *Record) { r.Pools[0].Offerings = []int{1} },
+		"an annotation":        func(r *sdk.PriceRequest, _ *Record) { r.Pools[0].Annotations = map[string]string{"x": "y"} },
+		"what runs":            func(r *sdk.PriceRequest, _ *Record) { r.Pools[0].Running[0].Nodes = 3 },
+		"a commitment":         func(r *sdk.PriceRequest, _ *Record) { r.Commitments[0].UsedUSDPerHour = 0.5 },
+		"the demand":           func(r *sdk.PriceRequest, _ *Record) { r.Demand.CPUMilli = 1 },
+		"the machines":         func(_ *sdk.PriceRequest, c *Record) { c.Catalogue = "d" },
+		"the pods": func(_ *sdk.PriceRequest, c *Record) {
+			c.Waiting = []PodGroup{{Count: 2, Requests: map[string]int64{"cpu": 1000}}}
+		},
+	} {
+		if one.SameProblem(problem(change)) {
+			t.Errorf("%s is another, and it is the same problem", name)
+		}
+	}
+	if one.SameProblem(&Recorded{Call: one.Call, Input: &sdk.ScoreRequest{}}) {
+		t.Error("a call of another kind is the same problem")
 	}
 }

@@ -3,8 +3,10 @@ package strategy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -80,9 +82,22 @@ func serveFake(behaviour string, args []string) {
 		}
 		fmt.Println(statusOf(h, "fake").PID)
 		select {}
-	case "print": // a handshake line, and then nothing
+	case "other-version": // a handshake line, the socket that it names, and then nothing
+		if _, err := net.Listen("unix", strings.Split(args[0], "|")[3]); err != nil {
+			panic(err)
+		}
+		dir, err := os.Getwd()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintln(os.Stderr, "here:", os.Getpid(), dir)
 		fmt.Println(args[0])
 		select {}
+	case "takes-early": // too much, before it is ready, and never is
+		takeEarly(args[0])
+		select {}
+	case "points": // the host at somebody else
+		point(args[0], args[1], args[2])
 	case "mute":
 		select {}
 	case "die":
@@ -122,6 +137,9 @@ func serveFake(behaviour string, args []string) {
 	beHostile(behaviour)
 	if behaviour == "plans" {
 		sdk.Serve(&planFake{fake: &fake{behaviour: behaviour, args: args}})
+	}
+	if behaviour == "levels" {
+		sdk.Serve(&levelsFake{&fake{behaviour: behaviour, args: args}})
 	}
 	if behaviour == "proposes" {
 		sdk.Serve(&proposeFake{fake: &fake{behaviour: behaviour, args: args}})
@@ -204,6 +222,11 @@ func (f *fake) Price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnsw
 		panic("a bug")
 	case "exit":
 		os.Exit(7)
+	case "escapes":
+		fmt.Fprintln(os.Stderr, "[WARN] over\rwritten \x1b[2J")
+		first.Vetoes = []sdk.Veto{{Reason: "\x1b[2J\u202e", Offerings: req.Pools[0].Offerings[:1]}}
+	case "escapes at length":
+		return nil, errors.New(strings.Repeat("\x1b[2J\n", 16<<10))
 	case "error", "fails-self-test":
 		return nil, fmt.Errorf("the moon is full")
 	case "steps":

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,5 +61,83 @@ func TestFromConfigRefuses(t *testing.T) {
 		if _, err := FromConfig(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
+	}
+}
+
+// Who asks a strategy on a machine of their own has it bounded and pinned as the scaler has.
+func TestHere(t *testing.T) {
+	t.Parallel()
+	sum, locked := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
+	path := filepath.Join(t.TempDir(), LockFile)
+	lock := &Lock{}
+	if err := lock.Pin("green", "1.2", locked, Platform()); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	bounded := config.Strategy{Kind: config.InstanceSelection, Path: "strategies/green", SHA256: sum, Env: []string{"ZONE"}, Config: map[string]any{"region": "x"},
+		CallTimeout: config.Duration(time.Second), StartTimeout: config.Duration(5 * time.Second), MemoryLimit: 32 << 20, CPULimit: 0.5, Isolation: config.IsolationProcess}
+	here, err := filepath.Abs("strategies/green")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Spec{Name: "green", Path: here, SHA256: sum, Env: []string{"ZONE"}, Config: []byte(`{"region":"x"}`), CallTimeout: time.Second, StartTimeout: 5 * time.Second,
+		MemoryLimit: 32 << 20, CPULimit: 0.5, AllowUnsandboxed: true}
+	c := config.Default()
+	c.RequireSandbox = true
+	c.Strategies["green"] = bounded
+	got, err := Here(c, "green")
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	bounded.SHA256 = ""
+	c.Strategies["green"], c.StrategyLock = bounded, path
+	want.SHA256, want.Version = locked, "1.2"
+	got, err = Here(c, "green")
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("with a lock file: %v\n%s", err, diff)
+	}
+	if got, err := Here(c, "savings"); err != nil || got.Path != "" || got.Name != "savings" {
+		t.Errorf("a built-in: %+v, %v", got, err)
+	}
+	for want, s := range map[string]config.Strategy{
+		"strategies.x.image: the program is in a registry": {Image: "r/x@sha256:" + sum, Isolation: config.IsolationProcess},
+		"strategies.x.image: the program is in":            {Image: "r/x@sha256:" + sum, Path: here, Isolation: config.IsolationProcess},
+		`strategies.x: strategy "x" is not in the lock`:    {Path: here, Isolation: config.IsolationProcess},
+		"strategies.x: socket \"s\" is not absolute":       {Socket: "s", Isolation: config.IsolationContainer},
+		"strategies.x.path: is missing":                    {Isolation: config.IsolationProcess},
+	} {
+		c.Strategies["x"] = s
+		var field *FieldError
+		if _, err := Here(c, "x"); !errors.As(err, &field) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	c.StrategyLock = path + ".none"
+	if _, err := Here(c, "green"); err == nil || !strings.HasPrefix(err.Error(), "strategyLock: ") {
+		t.Errorf("a lock file that is not there: %v", err)
+	}
+}
+
+// Each setting that a built-in does not take is named.
+func TestCheckBuiltins(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.Strategies["capacity-mix"] = config.Strategy{Config: map[string]any{"maxSpotShare": 2, "colour": "red"}}
+	c.Strategies["savings"] = config.Strategy{Config: map[string]any{"floor": "high"}}
+	c.Strategies["resilient"] = config.Strategy{Path: "/elsewhere", Config: map[string]any{"zones": "all"}} // only the program can tell
+	err := CheckBuiltins(c)
+	for _, want := range []string{"strategies.capacity-mix.config.maxSpotShare: ", "strategies.capacity-mix.config.colour: unknown field; known here: commitments, ", "strategies.savings.config.floor: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if n := len(strings.Split(err.Error(), "\n")); n != 3 {
+		t.Errorf("%d faults, want 3: %v", n, err)
+	}
+	c.Strategies = map[string]config.Strategy{"capacity-mix": {Config: map[string]any{"maxSpotShare": 0.5}}}
+	if err := CheckBuiltins(c); err != nil {
+		t.Error(err)
 	}
 }

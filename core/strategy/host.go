@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -152,7 +153,7 @@ func (h *Host) settle(gen *generation) {
 			h.mu.Unlock()
 			return
 		}
-		if gen.waitsFor() == "" {
+		if gen.waitsFor(h.current) == "" {
 			before := h.current
 			gen.trials = h.trials(before, gen)
 			h.current, h.next = gen, nil
@@ -170,15 +171,29 @@ func (h *Host) settle(gen *generation) {
 	}
 }
 
-// waitsFor is the name of a strategy that does not serve, empty if all do. What only
-// watches is not waited for.
-func (g *generation) waitsFor() string {
+// waitsFor is the name of a strategy that has to serve before the generation takes the
+// place of another, nil = of nothing; empty if all do. What only watches is not waited for,
+// and what does not serve in the other either only where it is given more to do.
+func (g *generation) waitsFor(before *generation) string {
 	for _, name := range sortedNames(g.slots) {
-		if !g.config.onlyShadow(name) && !g.slots[name].state().serving() {
-			return name
+		s := g.slots[name]
+		if g.config.onlyShadow(name) || s.state().serving() || before.serves(s) && !g.burdens(before, name) {
+			continue
 		}
+		return name
 	}
 	return ""
+}
+
+// burdens says whether a strategy that serves in the generation before has more to do in
+// this one: a binding, a place in a chain, or anything at all for one that only watched.
+func (g *generation) burdens(before *generation, name string) bool {
+	for _, kind := range []sdk.Kind{sdk.InstanceSelection, sdk.Consolidation} {
+		if g.config.bound(kind) == name && before.config.bound(kind) != name {
+			return true
+		}
+	}
+	return before.config.onlyShadow(name) || slices.Contains(g.config.chained(), name) && !slices.Contains(before.config.chained(), name)
 }
 
 // retireUnused ends the slots of a generation that no other has. The caller holds mu.
@@ -256,22 +271,22 @@ func (h *Host) Settled(ctx context.Context) error {
 	for {
 		h.mu.RLock()
 		gen, wait := h.next, h.changed
-		pending := gen != nil
+		pending, before := gen != nil, h.current
 		if gen == nil {
-			gen = h.current
+			gen, before = h.current, nil
 		}
 		closed := h.closed
 		h.mu.RUnlock()
 		if closed {
 			return errors.New("the strategy host is closed")
 		}
-		name := gen.waitsFor()
+		name := gen.waitsFor(before)
 		if name == "" && !pending {
 			return nil
 		}
 		if name != "" {
 			if st := gen.slots[name].snapshot(); st.State == BackingOff || st.State == Broken {
-				return fmt.Errorf("strategy %q: %s", name, st.LastError)
+				return gen.slots[name].startError()
 			}
 		}
 		select {
@@ -312,10 +327,12 @@ func (h *Host) Close() {
 // group is the pools of a world that one strategy answers for.
 type group struct {
 	name  string
-	slot  *slot  // entered; nil = not configured
+	slot  *slot  // entered; nil = not in service
 	prior *slot  // entered: the last good version; nil = there is none, or it sleeps
 	trial *trial // nil = there is none
 	pools []*model.Pool
+	// unknown says that no strategy of the name is in service, by the configuration or built in.
+	unknown bool
 }
 
 // bind groups pools by the strategy that answers for them and enters its slots.
@@ -352,6 +369,7 @@ func (h *Host) enter(gen *generation, kind sdk.Kind, name string) *group {
 	g := &group{name: name, slot: gen.slots[name]}
 	if g.slot == nil && !h.closed {
 		g.slot = h.extra[name]
+		g.unknown = g.slot == nil
 	}
 	if g.slot != nil {
 		g.slot.enter()
@@ -394,38 +412,81 @@ func (h *Host) Price(ctx context.Context, w *model.World) (*model.Prices, error)
 	m := h.marketOf(w)
 	out := &model.Prices{ByPool: make(map[string]model.PoolPrices, len(w.Pools))}
 	groups := h.bind(ctx, sdk.InstanceSelection, w.Pools)
-	answers := make([][]model.PoolPrices, len(groups))
+	answers := make([]map[string]model.PoolPrices, len(groups))
 	inParallel(len(groups), func(i int) { answers[i] = h.priceGroup(ctx, m, w, groups[i]) })
-	for i, g := range groups {
-		for k, p := range answers[i] {
-			out.ByPool[g.pools[k].Name] = p
-		}
+	for _, a := range answers {
+		maps.Copy(out.ByPool, a)
 	}
-	h.compareLater(m, w, groups, out)
-	h.showPrices(ctx, m, w, out)
+	if !draftsFollow(groups) {
+		h.observe(ctx, m, w, groups, out)
+	}
 	return out, nil
 }
 
-// priceGroup answers one entry per pool, or none if nobody could.
-func (h *Host) priceGroup(ctx context.Context, m *market, w *model.World, g *group) []model.PoolPrices {
+// priceGroup answers by pool, those left out for which nobody had an answer.
+func (h *Host) priceGroup(ctx context.Context, m *market, w *model.World, g *group) map[string]model.PoolPrices {
 	req := m.priceRequest(w, g.pools)
+	p := &pricing{market: m, world: w, name: g.name, how: map[string]Outcome{}, out: make(map[string]model.PoolPrices, len(g.pools)),
+		used: &sdk.PriceAnswer{Pools: make([]sdk.PoolPrices, len(req.Pools))}}
+	h.answer(ctx, g, p.question(req, all(len(req.Pools))))
+	return p.out
+}
+
+// pricing is the prices of a group's pools, as they come in: what one rung of the ladder has
+// no good answer for is asked of the next.
+type pricing struct {
+	market *market
+	world  *model.World
+	name   string                      // of the group's strategy
+	how    map[string]Outcome          // of the first rung that had no good answer, by pool
+	out    map[string]model.PoolPrices // by pool
+	used   *sdk.PriceAnswer            // of all pools, whoever answered
+}
+
+// question asks about the pools at some positions.
+func (p *pricing) question(req *sdk.PriceRequest, at []int) *question {
 	var answer *sdk.PriceAnswer
+	var why error
 	use := func(ans *sdk.PriceAnswer, err error) error {
-		answer = ans
+		answer, why = ans, err
 		return err
 	}
-	who, out := h.answer(ctx, g, &question{problem: problem{kind: sdk.InstanceSelection, level: LevelPrice, input: req, hash: m.hash, world: w}, answer: func() any { return answer },
+	return &question{problem: problem{kind: sdk.InstanceSelection, level: LevelPrice, input: req, hash: p.market.hash, world: p.world}, answer: func() any { return p.used },
 		remote: func(ctx context.Context, in *instance) error { return use(in.price(ctx, req)) },
-		local:  func(ctx context.Context, s sdk.Strategy) error { return use(localPrice(ctx, s, req)) }})
-	if who == "" {
-		return nil
+		local:  func(ctx context.Context, s sdk.Strategy) error { return use(localPrice(ctx, s, req)) },
+		rest: func(who string, how Outcome) *question {
+			var open []sdk.Pool
+			var where []int
+			for i := range req.Pools {
+				pool := &req.Pools[i]
+				fault := faultOf(why, i)
+				if how == OK || answer != nil && fault == nil {
+					p.take(pool, &answer.Pools[i], who)
+					p.used.Pools[at[i]] = answer.Pools[i]
+					continue
+				}
+				if _, known := p.how[pool.Name]; !known {
+					p.how[pool.Name] = ofPart(fault, how)
+				}
+				open, where = append(open, *pool), append(where, at[i])
+			}
+			if len(open) == 0 {
+				return nil
+			}
+			next := *req
+			next.Pools = open
+			return p.question(&next, where)
+		}}
+}
+
+// take notes a good answer for a pool.
+func (p *pricing) take(pool *sdk.Pool, a *sdk.PoolPrices, who string) {
+	prices := p.market.poolPrices(p.world, p.name, pool, a)
+	prices.Strategy, prices.Outcome = who, string(OK)
+	if how, fell := p.how[pool.Name]; fell {
+		prices.Outcome = string(how)
 	}
-	prices := make([]model.PoolPrices, len(req.Pools))
-	for i := range req.Pools {
-		prices[i] = m.poolPrices(w, g.name, &req.Pools[i], &answer.Pools[i])
-		prices[i].Strategy, prices[i].Outcome = who, string(out)
-	}
-	return prices
+	p.out[pool.Name] = prices
 }
 
 // Score asks the strategies that are bound to the moves' pools; a move is judged by
@@ -484,21 +545,66 @@ func (h *Host) scoreChunk(ctx context.Context, m *market, w *model.World, g *gro
 		}
 		return
 	}
-	var ans *sdk.ScoreAnswer
-	use := func(a *sdk.ScoreAnswer, err error) error {
-		ans = a
+	s := &scoring{market: m, out: out, how: map[int]Outcome{}, moves: chunk, used: &sdk.ScoreAnswer{Verdicts: make([]sdk.Verdict, len(chunk))}}
+	h.ask(ctx, g, s.question(req, all(len(chunk))))
+}
+
+// scoring is the verdicts on moves, as they come in.
+type scoring struct {
+	market *market
+	out    []model.MoveScore // of all moves
+	how    map[int]Outcome   // of the first rung that had no good answer, by move
+	moves  []int             // that are asked about
+	used   *sdk.ScoreAnswer  // of these, whoever answered
+}
+
+// question asks about the moves at some positions of those.
+func (s *scoring) question(req *sdk.ScoreRequest, at []int) *question {
+	var answer *sdk.ScoreAnswer
+	var why error
+	use := func(ans *sdk.ScoreAnswer, err error) error {
+		answer, why = ans, err
 		return err
 	}
-	who, how := h.ask(ctx, g, &question{problem: problem{kind: sdk.Consolidation, level: LevelScore, input: req, hash: m.hash}, answer: func() any { return ans },
+	return &question{problem: problem{kind: sdk.Consolidation, level: LevelScore, input: req, hash: s.market.hash}, answer: func() any { return s.used },
 		remote: func(ctx context.Context, in *instance) error { return use(in.score(ctx, req)) },
-		local:  func(ctx context.Context, s sdk.Strategy) error { return use(localScore(ctx, s, req)) }})
-	if who == "" {
-		return
+		local:  func(ctx context.Context, strategy sdk.Strategy) error { return use(localScore(ctx, strategy, req)) },
+		rest: func(who string, how Outcome) *question {
+			var open, moves []int
+			for k, i := range at {
+				fault := faultOf(why, k)
+				if how == OK || answer != nil && fault == nil {
+					s.take(i, answer.Verdicts[k], who)
+					continue
+				}
+				if _, known := s.how[i]; !known {
+					s.how[i] = ofPart(fault, how)
+				}
+				open, moves = append(open, i), append(moves, k)
+			}
+			if len(open) == 0 {
+				return nil
+			}
+			return s.question(wholeShelf(req.Catalogue).scores(req, moves), open)
+		}}
+}
+
+// take notes a good verdict on a move.
+func (s *scoring) take(i int, v sdk.Verdict, who string) {
+	how := OK
+	if first, fell := s.how[i]; fell {
+		how = first
 	}
-	for k, i := range chunk {
-		v := ans.Verdicts[k]
-		out[i] = model.MoveScore{Accept: v.Accept, Score: v.Score, Reason: v.Reason, Strategy: who, Outcome: string(how)}
+	s.used.Verdicts[i] = v
+	s.out[s.moves[i]] = model.MoveScore{Accept: v.Accept, Score: v.Score, Reason: v.Reason, Strategy: who, Outcome: string(how)}
+}
+
+// ofPart is the outcome for one of the things that were asked about.
+func ofPart(fault error, of Outcome) Outcome {
+	if fault == nil || of == Dead { // the end of a process is known beside its errors
+		return of
 	}
+	return outcome(fault, false)
 }
 
 // leave ends the call of a group.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"github.com/weir-project/weir/core/model/require"
 	"github.com/weir-project/weir/core/model/resource"
 	"github.com/weir-project/weir/core/provision"
+	"github.com/weir-project/weir/plugins/sdk"
 )
 
 // patience bounds waits that a healthy machine ends much sooner: a limit only keeps a
@@ -231,6 +233,9 @@ func TestFrozen(t *testing.T) {
 	h := testHost(t, bound(fakeSpec(t, "fake", "well")), func(o *Options) { o.CallTimeout = 100 * time.Millisecond })
 	settle(t, h)
 	first := statusOf(h, "fake").PID
+	if err := h.current.slots["fake"].inst.send(t.Context(), hashed(h.marketOf(testWorld())), false); err != nil {
+		t.Fatal(err)
+	}
 	if err := syscall.Kill(first, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -251,6 +256,11 @@ func TestFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Close()
+}
+
+func hashed(m *market) *sdk.Catalogue {
+	m.hash()
+	return m.catalogue
 }
 
 func statusOf(h *Host, name string) Status {
@@ -282,7 +292,8 @@ func TestConfigurationReachesTheStrategy(t *testing.T) {
 }
 
 // TestWrongProtocol is case B127, of plugins of another protocol version: both versions
-// are named at once, and nothing stays behind.
+// are named long before the start time-out, and neither the process nor its socket stays
+// behind.
 func TestWrongProtocol(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -291,10 +302,33 @@ func TestWrongProtocol(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			h := testHost(t, bound(fakeSpec(t, "fake", "print", line)), func(o *Options) { o.Backoff = func(int) time.Duration { return time.Hour } })
+			zapCore, logs := observer.New(zapcore.DebugLevel)
+			began := time.Now()
+			h := testHost(t, bound(fakeSpec(t, "fake", "other-version", line)), func(o *Options) {
+				o.Backoff = func(int) time.Duration { return time.Hour }
+				o.Log = zap.New(zapCore)
+			})
 			err := h.Settled(context.Background()) // would wait for the start time-out if the error did not come by itself
+			if took := time.Since(began); took > patience/10 {
+				t.Errorf("the error took %v, the start time-out is %v", took, patience)
+			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
+			}
+			here := logs.FilterMessageSnippet("here:").All()
+			var pid int
+			var dir string
+			if len(here) != 1 {
+				t.Fatalf("it said %d times where it is", len(here))
+			}
+			if _, err := fmt.Sscanf(here[0].Message, "here: %d %s", &pid, &dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) { // one that nobody waited for would still be there
+				t.Errorf("process %d: %v, want that there is none", pid, err)
+			}
+			if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the folder of its socket: %v, want that there is none", err)
 			}
 			if p := price(t, h); p.Outcome != "dead" || p.Strategy != "cost-optimal 1.0.0" {
 				t.Errorf("answered by %q, outcome %s", p.Strategy, p.Outcome)
@@ -360,11 +394,20 @@ func TestSlowStart(t *testing.T) {
 			failures = max(failures, st.Failures)
 		}
 	})
+	answers := func(when string) {
+		t.Helper()
+		if p := price(t, h); p.Outcome != "dead" || p.Strategy != "cost-optimal 1.0.0" {
+			t.Errorf("%s: answered by %q, outcome %s", when, p.Strategy, p.Outcome)
+		}
+	}
+	answers("while it starts for the first time")
 	err := h.Settled(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "startTimeout") {
 		t.Errorf("error %v, want the name of the setting", err)
 	}
+	answers("after it was not ready in time")
 	until(t, "further tries", func() bool { mu.Lock(); defer mu.Unlock(); return failures >= 3 })
+	answers("after further tries")
 }
 
 // TestEnvironment looks at what the child sees: what go-plugin needs, what the spec
@@ -420,9 +463,23 @@ func measure(t testing.TB) usage {
 	return u
 }
 
+// maxGrowth is how much more memory may be in use after sixteen more deaths, bytes. What
+// the host holds of a single process that serves is about 20 KiB.
+const maxGrowth = 192 << 10
+
+// heap is the memory in use, bytes.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what the first one has finalized
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
 // TestTwentyKills is case B128: it kills the process in the middle of a call, twenty
 // times, of prices and of two hundred moves in turn: every call is answered by the
-// built-in, the process comes back, and at the end nothing is left over.
+// built-in, the process comes back, memory does not grow with the rounds, and at the end
+// nothing is left over.
 func TestTwentyKills(t *testing.T) {
 	// Serial: it counts what this whole process holds.
 	before, goroutines := measure(t), stacks()
@@ -436,7 +493,11 @@ func TestTwentyKills(t *testing.T) {
 	for i := range moves {
 		moves[i] = &model.Command{Reason: model.Empty, Remove: w.Nodes, Before: 0.0864}
 	}
+	warm := uint64(0) // memory in use after the first rounds
 	for round := range 20 {
+		if round == 4 {
+			warm = heap()
+		}
 		until(t, "ready", func() bool { return statusOf(h, "fake").State == Ready })
 		answered := make(chan error, 1)
 		go func() {
@@ -465,6 +526,8 @@ func TestTwentyKills(t *testing.T) {
 		}
 		until(t, "restart", func() bool { st := statusOf(h, "fake"); return st.Starts > round+1 })
 	}
+	until(t, fmt.Sprintf("at most %d KiB more in use than the %d KiB after four rounds", maxGrowth>>10, warm>>10),
+		func() bool { return heap() <= warm+maxGrowth })
 	h.Close()
 	until(t, "everything is as before", func() bool { return measure(t) == before })
 	until(t, "goroutines as before:\n"+stacks(), func() bool { return strings.Count(stacks(), "goroutine ") <= strings.Count(goroutines, "goroutine ") })
@@ -831,13 +894,12 @@ func BenchmarkPrice(b *testing.B) {
 	}
 }
 
-// TestMemoryLimit ends a process that holds too much, and says so.
+// TestMemoryLimit ends a process that holds too much, be it ready by then or not, and says so.
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
 	spec := fakeSpec(t, "fake", "grows")
 	spec.MemoryLimit = 200 << 20
 	h := testHost(t, bound(spec), func(o *Options) { o.Backoff = func(int) time.Duration { return time.Hour } })
-	settle(t, h)
 	until(t, "its end", func() bool { return statusOf(h, "fake").State == BackingOff })
 	if st := statusOf(h, "fake"); !strings.Contains(st.LastError, "memoryLimit is 200 MiB") {
 		t.Errorf("status %+v, want the memory limit as the reason", st)

@@ -44,6 +44,34 @@ func beHostile(behaviour string) {
 	}
 }
 
+// takeEarly takes too much of something before the handshake.
+func takeEarly(what string) {
+	switch what {
+	case "memory":
+		hold := make([]byte, 200<<20)
+		for i := 0; i < len(hold); i += 4096 {
+			hold[i] = 1
+		}
+		defer runtime.KeepAlive(hold)
+		select {}
+	case "processors":
+		for x := uint64(0); ; x++ {
+			runtime.KeepAlive(x)
+		}
+	case "threads":
+		for range maxThreads + 100 {
+			go func() {
+				runtime.LockOSThread()
+				select {}
+			}()
+		}
+	case "files":
+		for i := range 3 * maxEntries {
+			_ = os.WriteFile(fmt.Sprintf("file%d", i), nil, 0o600) // until it is ended
+		}
+	}
+}
+
 // hostile is what it does in a call.
 func (f *fake) hostile(req *sdk.PriceRequest, ans *sdk.PriceAnswer) {
 	switch f.behaviour {
@@ -307,6 +335,33 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
+// TestCeilingsHoldFromTheStart: the same before the handshake, of strategies that are never
+// ready.
+func TestCeilingsHoldFromTheStart(t *testing.T) {
+	t.Parallel()
+	for what, want := range map[string]string{"memory": "memoryLimit is 64 MiB", "processors": "cpuLimit is 0.2 processors",
+		"threads": fmt.Sprintf("%d is the most", maxThreads), "files": fmt.Sprintf("more than %d files", maxEntries)} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			spec := fakeSpec(t, "fake", "takes-early", what)
+			spec.CPULimit = 0.2
+			if what == "memory" {
+				spec.MemoryLimit = 64 << 20
+			}
+			h := testHost(t, bound(spec), func(o *Options) {
+				o.CPUWindow, o.Backoff = 2*time.Second, func(int) time.Duration { return time.Hour }
+				if what != "processors" {
+					o.CPUWindow = time.Hour // a busy start is no matter here
+				}
+			})
+			err := h.Settled(context.Background()) // would wait for the start time-out if nobody looked
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		})
+	}
+}
+
 // TestProcessorTimeIsAnAverage feeds the watchdog: bursts are fine.
 func TestProcessorTimeIsAnAverage(t *testing.T) {
 	t.Parallel()
@@ -320,7 +375,8 @@ func TestProcessorTimeIsAnAverage(t *testing.T) {
 		"all the time":    {[]time.Duration{0, 1, 2, 3, 4, 5, 6}, 3},
 		"many processors": {[]time.Duration{0, 4, 8}, 1},
 	} {
-		w := newWatchdog(1, Spec{CPULimit: 0.5}, 4*time.Second, "")
+		w := newWatchdog(Spec{CPULimit: 0.5}, 4*time.Second, "")
+		w.begin(1, start)
 		ended := -1
 		for second, cpu := range c.cpu {
 			if err := w.judge(taken{cpu: cpu * time.Second}, start.Add(time.Duration(second)*time.Second)); err != nil {
@@ -414,24 +470,28 @@ func TestEndsWhenItShould(t *testing.T) {
 	}
 }
 
-// TestSoak makes ten thousand calls (a thousand with -short) while the process is
-// killed at random moments: every call is answered, and nothing is left over.
+// TestSoak makes two thousand calls (a thousand with -short), at each level in turn, while
+// the process is killed at random moments: every call is answered, and nothing is left over.
 func TestSoak(t *testing.T) {
 	// Serial: it counts what this whole process holds.
-	calls, most := 10_000, 200
+	calls, most := 10_000, 400
 	if testing.Short() {
 		calls, most = 1000, 50
 	}
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	before, goroutines := measure(t), stacks()
-	outcomes := map[Outcome]int{}
-	var mu sync.Mutex
-	h := testHost(t, bound(fakeSpec(t, "fake", "well")), func(o *Options) {
-		o.OnCall = func(c Call) { mu.Lock(); defer mu.Unlock(); outcomes[c.Outcome]++ }
+	heard := &heard{}
+	h := testHost(t, everywhere(fakeSpec(t, "fake", "levels", "well")), func(o *Options) {
+		o.OnCall = heard.on
 		o.Backoff = func(int) time.Duration { return 0 }
 	})
-	w := testWorld()
+	ctx, w := context.Background(), levelsWorld()
+	settle(t, h)
+	own, err := pricesOf(ctx, h, w) // of the strategy, without which it is asked for no draft
+	if err != nil {
+		t.Fatal(err)
+	}
 	kills, last := 0, 0
 	var killing sync.WaitGroup
 	ready := func() {
@@ -459,19 +519,39 @@ func TestSoak(t *testing.T) {
 				}
 			}()
 		}
-		prices, err := h.Price(context.Background(), w)
-		if err != nil || len(prices.ByPool) != 2 || len(prices.ByPool["default"].Offerings) != 4 {
-			t.Fatalf("seed %d, call %d: %+v, %v", seed, done, prices, err)
+		switch done % 4 {
+		case 0:
+			_, err = pricesOf(ctx, h, w)
+		case 1:
+			err = draftOf(ctx, h, w, own)
+		case 2:
+			_, err = scoresOf(ctx, h, w)
+		case 3:
+			err = movesOf(ctx, h, w)
+		}
+		if err != nil {
+			t.Fatalf("seed %d, call %d: %v", seed, done, err)
 		}
 		killing.Wait()
 	}
 	h.Close()
-	mu.Lock()
-	if outcomes[OK]+outcomes[Dead] != calls || outcomes[OK] == 0 || outcomes[Dead] < kills/4 {
-		t.Errorf("seed %d: %d kills, outcomes %v", seed, kills, outcomes)
+	dead := 0
+	for _, level := range []string{LevelPrice, LevelScore, LevelPlan, LevelPropose} {
+		outcomes := map[Outcome]int{}
+		for _, c := range heard.level(level) {
+			outcomes[c.Outcome]++
+		}
+		dead += outcomes[Dead]
+		t.Logf("%s: %d kills, outcomes %v", level, kills, outcomes)
+		// A dead one is not asked for plans and moves, and what it does not propose is judged.
+		n := len(heard.level(level))
+		if outcomes[OK] == 0 || outcomes[OK]+outcomes[Dead] != n || level == LevelPrice && n != 1+calls/4 || level == LevelScore && n < calls/4 {
+			t.Errorf("seed %d, level %s: %d calls of %d, %d kills, outcomes %v", seed, level, n, calls, kills, outcomes)
+		}
 	}
-	mu.Unlock()
-	t.Logf("%d kills, outcomes %v", kills, outcomes)
+	if dead < kills/4 {
+		t.Errorf("seed %d: %d kills, %d calls that found it dead", seed, kills, dead)
+	}
 	until(t, "everything is as before", func() bool { return measure(t) == before })
 	until(t, "goroutines as before:\n"+stacks(), func() bool { return strings.Count(stacks(), "goroutine ") <= strings.Count(goroutines, "goroutine ") })
 }

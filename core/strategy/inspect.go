@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weir-project/weir/plugins/builtin"
 	"github.com/weir-project/weir/plugins/sdk"
@@ -11,16 +12,18 @@ import (
 // that one was ready, or the built-in. It is an error if there is none, or none yet.
 func (h *Host) Manifest(name string) (*sdk.Manifest, error) {
 	h.mu.RLock()
+	defer h.mu.RUnlock()
 	s := h.current.slots[name]
 	if h.next != nil && h.next.slots[name] != nil {
 		s = h.next.slots[name]
 	}
-	h.mu.RUnlock()
 	if s == nil {
 		return nil, fmt.Errorf("there is no strategy %q", name)
 	}
 	if s.local != nil {
-		return manifestOf(s.local), nil
+		m := manifestOf(s.local)
+		m.Contracts = slices.DeleteFunc(m.Contracts, func(c sdk.Contract) bool { return s.foreign(c.Kind) })
+		return m, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,4 +52,24 @@ func manifestOf(s sdk.Strategy) *sdk.Manifest {
 		m.Contracts = append(m.Contracts, sdk.Contract{Kind: sdk.Consolidation, Version: sdk.ProtocolVersion, Levels: []string{"score"}})
 	}
 	return m
+}
+
+// foreign says that no member of the chain serves a kind, as far as is known. The caller
+// holds the host's mu.
+func (c *chain) foreign(kind sdk.Kind) bool {
+	if c.host == nil {
+		return false
+	}
+	for _, m := range c.members {
+		s := c.host.extra[m.Strategy]
+		for _, gen := range []*generation{c.host.current, c.host.next} {
+			if gen != nil && gen.slots[m.Strategy] != nil {
+				s = gen.slots[m.Strategy]
+			}
+		}
+		if s != nil && !s.foreign(kind) {
+			return false
+		}
+	}
+	return true
 }

@@ -18,9 +18,7 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -46,13 +44,17 @@ type instance struct {
 	proc *process
 	peer *peer // instead of a process, where it is in a container; never changed
 
-	sending chan struct{} // holds one token, taken while a catalogue is sent; guards what follows
-	sent    [32]byte      // hash of the catalogue that it holds
+	sending chan struct{}      // holds one token, taken while a catalogue is sent; guards what follows
+	held    [][32]byte         // hashes of the catalogues that it was sent, the last ones
+	refused map[[32]byte]error // and of those that it does not take
+
+	laying sync.Mutex // guards what follows
+	laid   []*shelves // the last catalogues that it was asked about
 }
 
 // startInstance starts a process and brings it to the point where it can serve. On
 // every error the process is gone when it returns. ctx carries the deadline.
-func startInstance(ctx context.Context, spec Spec, img *image, log *zap.Logger, kernel *sandbox.Kernel) (_ *instance, err error) {
+func startInstance(ctx context.Context, spec Spec, img *image, log *zap.Logger, kernel *sandbox.Kernel, cpuWindow time.Duration) (_ *instance, err error) {
 	in := &instance{lines: newLineLog(log), sending: make(chan struct{}, 1)}
 	if in.fence, err = fenceOf(spec, kernel); err != nil {
 		return nil, err
@@ -61,7 +63,7 @@ func startInstance(ctx context.Context, spec Spec, img *image, log *zap.Logger, 
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the socket: %w", err)
 	}
-	config := in.clientConfig(ctx, spec, img)
+	config := in.clientConfig(ctx, spec, img, newWatchdog(spec, cpuWindow, in.dir))
 	client := plugin.NewClient(config)
 	// Ending the process is what unblocks everything below.
 	stop := context.AfterFunc(ctx, in.kill)
@@ -106,7 +108,7 @@ func (in *instance) prepare(ctx context.Context, spec Spec) (err error) {
 	return in.selfTest(ctx)
 }
 
-func (in *instance) clientConfig(ctx context.Context, spec Spec, img *image) *plugin.ClientConfig {
+func (in *instance) clientConfig(ctx context.Context, spec Spec, img *image, guard *watchdog) *plugin.ClientConfig {
 	return &plugin.ClientConfig{
 		HandshakeConfig:  sdk.Handshake,
 		VersionedPlugins: sdk.ClientPlugins(),
@@ -130,18 +132,34 @@ func (in *instance) clientConfig(ctx context.Context, spec Spec, img *image) *pl
 			}
 			in.mu.Lock()
 			defer in.mu.Unlock()
-			in.proc = newProcess(cmd, spec.Path, in.lines)
+			in.proc = newProcess(cmd, spec.Path, in.lines, guard)
 			return in.proc, ctx.Err()
 		},
 	}
 }
 
+// dial connects to the process's socket. Before a word is said it is an error if somebody
+// else listens there, whatever the plugin has made of the path meanwhile.
+func (in *instance) dial(ctx context.Context, path string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	who, err := credentialsOf(conn.(*net.UnixConn))
+	if err == nil && who.known && !inGroup(who.pid, in.pid()) {
+		err = fmt.Errorf("the socket is another process's (%d), not the strategy's (%d) or of its group", who.pid, in.pid())
+	}
+	if err != nil {
+		_ = conn.Close() // the other error says more
+		return nil, err
+	}
+	return conn, nil
+}
+
 // connect dials the process. The library's own connection is not used: it has no
 // bound on messages, and where it fails half-way nobody can close it.
 func (in *instance) connect(addr net.Addr, config *tls.Config) error {
-	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, addr.Network(), addr.String())
-	}
+	dial := func(ctx context.Context, _ string) (net.Conn, error) { return in.dial(ctx, addr.String()) }
 	conn, err := grpc.NewClient("passthrough:///strategy", grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(sdk.MaxMessageBytes), grpc.MaxCallSendMsgSize(sdk.MaxMessageBytes)))
@@ -221,65 +239,6 @@ func (in *instance) selfTest(ctx context.Context) error {
 	return nil
 }
 
-// price asks for prices and checks the answer.
-func (in *instance) price(ctx context.Context, req *sdk.PriceRequest) (*sdk.PriceAnswer, error) {
-	var ans *sdk.PriceAnswer
-	err := in.withCatalogue(ctx, req.Catalogue, func() (err error) {
-		ans, err = in.client.Price(ctx, req)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return ans, checkPrices(req, ans)
-}
-
-// score asks for verdicts and checks the answer.
-func (in *instance) score(ctx context.Context, req *sdk.ScoreRequest) (*sdk.ScoreAnswer, error) {
-	var ans *sdk.ScoreAnswer
-	err := in.withCatalogue(ctx, req.Catalogue, func() (err error) {
-		ans, err = in.client.Score(ctx, req)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return ans, checkScores(req, ans)
-}
-
-// withCatalogue makes sure that the process holds the catalogue, and sends it once
-// more should the process say that it does not.
-func (in *instance) withCatalogue(ctx context.Context, c *sdk.Catalogue, call func() error) error {
-	if err := in.send(ctx, c, false); err != nil {
-		return err
-	}
-	err := call()
-	if status.Code(err) != codes.FailedPrecondition {
-		return err
-	}
-	if err := in.send(ctx, c, true); err != nil {
-		return err
-	}
-	return call()
-}
-
-func (in *instance) send(ctx context.Context, c *sdk.Catalogue, again bool) error {
-	select {
-	case in.sending <- struct{}{}:
-		defer func() { <-in.sending }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if in.sent == c.Hash && !again {
-		return nil
-	}
-	if err := in.client.Configure(ctx, nil, c); err != nil {
-		return fmt.Errorf("sending the catalogue: %w", err)
-	}
-	in.sent = c.Hash
-	return nil
-}
-
 // process is the child, nil as long as there is none.
 func (in *instance) process() *process {
 	in.mu.Lock()
@@ -349,6 +308,14 @@ func (in *instance) pid() int {
 	return pid
 }
 
+// excess is what a process was ended for taking, nil if it was not.
+func (in *instance) excess() error {
+	if in.peer != nil {
+		return nil
+	}
+	return in.process().ceiling()
+}
+
 // explain says in our words why a start failed.
 func (in *instance) explain(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -357,6 +324,9 @@ func (in *instance) explain(ctx context.Context, err error) error {
 	p := in.process()
 	if p == nil {
 		return err
+	}
+	if excess := in.excess(); excess != nil {
+		return excess
 	}
 	parts := strings.Split(p.printed(), "|")
 	switch {
@@ -380,6 +350,9 @@ func (in *instance) death() error {
 		<-in.peer.gone
 		return in.peer.why
 	}
+	if excess := in.excess(); excess != nil {
+		return excess
+	}
 	text := "exit status 0"
 	if err := in.process().Wait(context.Background()); err != nil {
 		text = err.Error()
@@ -388,24 +361,4 @@ func (in *instance) death() error {
 		return fmt.Errorf("the process ended (%s); it said: %s", text, in.lastWords)
 	}
 	return fmt.Errorf("the process ended (%s)", text)
-}
-
-func checkPrices(req *sdk.PriceRequest, ans *sdk.PriceAnswer) error {
-	if len(ans.Pools) == 0 && len(req.Pools) > 0 {
-		return errEmpty
-	}
-	if err := sdk.CheckPrices(req, ans); err != nil {
-		return invalid("%w", err)
-	}
-	return nil
-}
-
-func checkScores(req *sdk.ScoreRequest, ans *sdk.ScoreAnswer) error {
-	if len(ans.Verdicts) == 0 && len(req.Moves) > 0 {
-		return errEmpty
-	}
-	if err := sdk.CheckScores(req, ans); err != nil {
-		return invalid("%w", err)
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,12 +31,39 @@ type Counts struct {
 	Outcomes map[Outcome]int64 // how the strategy itself answered
 	Rungs    map[Rung]int64    // who answered in the end
 	Rung     Rung              // of the last call; empty = there was none
+	// Last is how the last call of each task went, since a process was ready last.
+	Last map[Task]Answered
 	// P50 and P99 are of the time that the strategy's part took, over its last calls, at
 	// most a thousand.
 	P50, P99 time.Duration
 	// LastCallError is why the last call went wrong that did, at LastCallErrorAt.
 	LastCallError   string
 	LastCallErrorAt time.Time
+}
+
+// Task is what a strategy is asked for.
+type Task struct {
+	Kind  sdk.Kind
+	Level string // price, score, plan or propose
+}
+
+// Answered says how a call went.
+type Answered struct {
+	Rung    Rung    // who answered
+	Outcome Outcome // how the strategy itself did
+	Err     string  // why, for every outcome but OK
+}
+
+// FellBack lists the tasks whose last call somebody else answered, in order.
+func (c Counts) FellBack() []Task {
+	var out []Task
+	for task, last := range c.Last {
+		if last.Rung != ByStrategy {
+			out = append(out, task)
+		}
+	}
+	slices.SortFunc(out, func(a, b Task) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Level, b.Level)) })
+	return out
 }
 
 // Fallbacks is how many calls were answered by somebody else.
@@ -47,6 +75,7 @@ const keptTimes = 1000
 // tally counts calls. The owner guards it.
 type tally struct {
 	counts Counts
+	fresh  time.Time       // calls that began before say nothing of how the last ones went
 	took   []time.Duration // a ring of the last calls
 	next   int
 }
@@ -55,12 +84,20 @@ func (t *tally) add(c Call, at time.Time) {
 	if t.counts.Outcomes == nil {
 		t.counts.Outcomes, t.counts.Rungs = map[Outcome]int64{}, map[Rung]int64{}
 	}
+	if t.counts.Last == nil {
+		t.counts.Last = map[Task]Answered{}
+	}
 	t.counts.Calls++
 	t.counts.Outcomes[c.Outcome]++
 	t.counts.Rungs[c.Rung]++
 	t.counts.Rung = c.Rung
+	last := Answered{Rung: c.Rung, Outcome: c.Outcome}
 	if c.Err != nil {
+		last.Err = c.Err.Error()
 		t.counts.LastCallError, t.counts.LastCallErrorAt = c.Err.Error(), at
+	}
+	if !c.began.Before(t.fresh) {
+		t.counts.Last[Task{c.Kind, c.Level}] = last
 	}
 	if len(t.took) < keptTimes {
 		t.took = append(t.took, c.Took)
@@ -70,10 +107,13 @@ func (t *tally) add(c Call, at time.Time) {
 	t.next = (t.next + 1) % keptTimes
 }
 
+// afresh forgets how the last calls went, those under way too: whoever is asked next is another.
+func (t *tally) afresh(at time.Time) { t.counts.Last, t.fresh = nil, at }
+
 // read is a copy of the counts with the times filled in.
 func (t *tally) read() Counts {
 	out := t.counts
-	out.Outcomes, out.Rungs = maps.Clone(out.Outcomes), maps.Clone(out.Rungs)
+	out.Outcomes, out.Rungs, out.Last = maps.Clone(out.Outcomes), maps.Clone(out.Rungs), maps.Clone(out.Last)
 	out.P50, out.P99 = quantiles(t.took)
 	return out
 }
@@ -99,7 +139,7 @@ func (h *Host) answer(ctx context.Context, g *group, q *question) (string, Outco
 // if nobody did, and how the strategy itself did.
 func (h *Host) ask(ctx context.Context, g *group, q *question) (string, Outcome) {
 	began := time.Now()
-	call := Call{Strategy: g.name, Kind: q.kind, Level: q.level, Rung: ByStrategy, Outcome: Refused, Err: fmt.Errorf("no strategy %q is configured", g.name)}
+	call := Call{Strategy: g.name, Unknown: g.unknown, began: began, Kind: q.kind, Level: q.level, Rung: ByStrategy, Outcome: Refused, Err: fmt.Errorf("no strategy %q is in service", g.name)}
 	ctx, call.Trace = traced(ctx)
 	for _, p := range g.pools {
 		call.Pools = append(call.Pools, p.Name)
@@ -109,17 +149,19 @@ func (h *Host) ask(ctx context.Context, g *group, q *question) (string, Outcome)
 		call.Version, call.Outcome, call.Err = g.slot.ask(ctx, q)
 	}
 	call.Took = time.Since(began)
-	h.record(q, g.slot, &call, began)
 	who := g.name + " " + call.Version
+	rest := q.without(who, call.Outcome)
 	if call.Outcome != OK {
-		who, call.Rung = h.fallBack(ctx, g, q)
+		call.FellBack = rest.pools(call.Pools)
+		who, call.Rung = h.fallBack(ctx, g, rest)
 		call.Fallback = who
 		h.opts.Log.Named("strategy").Warn("strategy did not answer, another did", zap.String("strategy", g.name), zap.String("kind", string(q.kind)),
-			zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.String("fallback", who), zap.String("rung", string(call.Rung)), zap.String("trace", call.Trace))
+			zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.Int("pools", len(call.Pools)), zap.Int("poolsFellBack", len(call.FellBack)), zap.String("fallback", who), zap.String("rung", string(call.Rung)), zap.String("trace", call.Trace))
 	} else {
 		call.Accepted, call.Declined = verdicts(q.answer)
 		h.recent.add(q.problem)
 	}
+	h.record(q, g.slot, &call, began)
 	if g.slot != nil {
 		g.slot.count(call)
 	}
@@ -134,26 +176,55 @@ func (h *Host) ask(ctx context.Context, g *group, q *question) (string, Outcome)
 // built-in, and says who it was. The built-in does not listen to the caller's context:
 // it does not block, and there must be an answer.
 func (h *Host) fallBack(ctx context.Context, g *group, q *question) (string, Rung) {
-	if g.prior != nil {
-		again := *q
-		again.limit = g.prior.callTimeout() / 2 // the pools have waited once already
-		version, out, err := g.prior.ask(ctx, &again)
-		if out == OK {
-			return g.prior.spec.Name + " " + version, ByLastGood
-		}
-		h.opts.Log.Named("strategy").Warn("last good version did not answer either", zap.String("strategy", g.prior.spec.Name), zap.String("strategyVersion", version),
-			zap.String("outcome", string(out)), zap.Error(err))
+	who, out := h.askPrior(ctx, g.prior, q)
+	if q = q.without(who, out); out == OK {
+		return who, ByLastGood
 	}
 	strategy := h.builtinFor(g, q.kind)
 	if strategy == nil {
 		return "", ByNobody
 	}
 	d := strategy.Describe()
-	if err := guarded(func() error { return q.local(context.WithoutCancel(ctx), strategy) }); err != nil {
+	who = d.Name + " " + d.Version
+	err := guarded(func() error { return q.local(context.WithoutCancel(ctx), strategy) })
+	q.without(who, outcome(err, false))
+	if err != nil {
 		h.opts.Log.Named("strategy").Error("built-in strategy did not answer", zap.String("strategy", d.Name), zap.Error(err))
 		return "", ByNobody
 	}
-	return d.Name + " " + d.Version, ByBuiltin
+	return who, ByBuiltin
+}
+
+// without is what is left of a question that somebody answered in some way.
+func (q *question) without(who string, how Outcome) *question {
+	if q.rest == nil {
+		return q
+	}
+	return q.rest(who, how)
+}
+
+// pools names the pools that are asked about; those given where the input has none.
+func (q *question) pools(otherwise []string) []string {
+	if names := poolsIn(q.input); len(names) > 0 {
+		return names
+	}
+	return otherwise
+}
+
+// askPrior lets the last good version answer, nil = there is none, and says who that is and
+// how it did.
+func (h *Host) askPrior(ctx context.Context, prior *slot, q *question) (string, Outcome) {
+	if a := allowanceOf(ctx); prior == nil || ctx.Err() != nil || a != nil && a.left <= 0 {
+		return "", Dead
+	}
+	again := *q
+	again.limit = prior.callTimeout(ctx) / 2 // the pools have waited once already
+	version, out, err := prior.ask(ctx, &again)
+	if out != OK {
+		h.opts.Log.Named("strategy").Warn("last good version did not answer either", zap.String("strategy", prior.spec.Name), zap.String("strategyVersion", version),
+			zap.String("outcome", string(out)), zap.Error(err))
+	}
+	return prior.spec.Name + " " + version, out
 }
 
 func (h *Host) builtinFor(g *group, kind sdk.Kind) sdk.Strategy {
@@ -176,6 +247,8 @@ func (in *instance) put(ctx context.Context, input any) (any, error) {
 		return in.plan(ctx, req)
 	case *sdk.ScoreRequest:
 		return in.score(ctx, req)
+	case *Proposing:
+		return in.propose(ctx, req.World, req.again())
 	}
 	return nil, fmt.Errorf("a recorded %T cannot be asked", input)
 }
@@ -189,6 +262,8 @@ func putLocal(ctx context.Context, s sdk.Strategy, input any) (any, error) {
 		return localPlan(ctx, s, req)
 	case *sdk.ScoreRequest:
 		return localScore(ctx, s, req)
+	case *Proposing:
+		return localPropose(ctx, s, req.World, req.again())
 	}
 	return nil, fmt.Errorf("a recorded %T cannot be asked", input)
 }

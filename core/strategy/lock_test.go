@@ -93,17 +93,23 @@ func TestLockFaultsAreNamed(t *testing.T) {
 	t.Parallel()
 	entry := func(s string) string { return `{"version": 1, "strategies": [` + s + `]}` }
 	for text, want := range map[string]string{
-		``:                                     "EOF",
-		`{}`:                                   "version is 0, this program reads 1",
-		`{"version": 2}`:                       "version is 2",
-		`{"version": 1, "plugins": 1}`:         `unknown field "plugins"`,
-		`{"version": 1} {}`:                    "more than one JSON value",
-		entry(`{"name": "A b"}`):               `strategies[0]: name "A b"`,
-		entry(`{"name": "a"}`):                 `a: version ""`,
-		entry(`{"name": "a", "version": "1"}`): "a: sha256: want at least one platform",
-		entry(`{"name": "a", "version": "1", "sha256": {"linux": "x"}}`):                                                    `platform "linux": want os/arch`,
-		entry(`{"name": "a", "version": "1", "sha256": {"linux/amd64": "x"}}`):                                              `sha256 of linux/amd64 is "x": want 64`,
-		entry(strings.Repeat(`{"name": "a", "version": "1", "sha256": {"linux/amd64": "`+sumA+`"}},`, 2) + `{"name": "b"}`): `strategies[1]: name "a" is there twice`,
+		``:                                     "line 1: the file ends",
+		"{\n\"version\": 1,":                   "line 2: the file ends",
+		"{\n\n]":                               "line 3: is not JSON",
+		`{}`:                                   "line 1: version: is 0, this program reads 1",
+		"{\n\"version\": 2}":                   "line 2: version: is 2",
+		"{\n\"version\": \"1\"}":               "line 2: version: is a string, expected a int",
+		"{\"version\": 1,\n\"plugins\": 1}":    `line 2: plugins: unknown field`,
+		"{\"version\": 1,\n\"version\": 1}":    `line 2: version: is there twice`,
+		"{\"version\": 1}\n{}":                 "line 2: expected the end of the file",
+		entry("\n" + `{"name": "A b"}`):        `line 2: strategies[0].name: is "A b"`,
+		entry(`{"name": "a"}`):                 `strategies[0].version: is ""`,
+		entry(`{"name": "a", "version": "1"}`): "strategies[0].sha256: is empty, expected at least one platform",
+		entry(`{"name": "a", "version": "a\nb", "sha256": {"linux/amd64": "` + sumA + `"}}`):                                `strategies[0].version: is "a\nb", expected 1 to 63 characters that can be printed`,
+		entry(`{"name": "a", "version": " 1", "sha256": {"linux/amd64": "` + sumA + `"}}`):                                  `strategies[0].version: is " 1"`,
+		entry(`{"name": "a", "version": "1", "sha256": {"linux": "x"}}`):                                                    `strategies[0].sha256.linux: expected os/arch`,
+		entry(`{"name": "a", "version": "1",` + "\n\n" + `"sha256": {"linux/amd64": "x"}}`):                                 `line 3: strategies[0].sha256.linux/amd64: is "x", expected 64`,
+		entry(strings.Repeat(`{"name": "a", "version": "1", "sha256": {"linux/amd64": "`+sumA+`"}},`, 2) + `{"name": "b"}`): `strategies[1].name: "a" is there twice`,
 	} {
 		l, err := ParseLock([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || l != nil {
@@ -113,8 +119,10 @@ func TestLockFaultsAreNamed(t *testing.T) {
 	if _, err := ReadLock(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if err := (&Lock{}).Pin("a", "1", "short", "linux/amd64"); err == nil {
-		t.Error("pinned to a digest that is none")
+	for want, p := range map[string][4]string{"sha256": {"a", "1", "short", "linux/amd64"}, "version": {"a", "a\nb", sumA, "linux/amd64"}, `platform "a/b"`: {"a", "1", sumA, "a/b"}} {
+		if err := (&Lock{}).Pin(p[0], p[1], p[2], p[3]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("pinned %q: %v", p, err)
+		}
 	}
 }
 

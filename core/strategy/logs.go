@@ -3,12 +3,15 @@ package strategy
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"sync"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/time/rate"
+
+	"github.com/weir-project/weir/plugins/sdk"
 )
 
 const (
@@ -26,9 +29,18 @@ type lineLog struct {
 	partial []byte
 	skip    bool // the rest of a line that was cut
 	dropped int
-	last    []string
-	panics  bool
+	last    []string // lines; while panics, those from its first on
+	panics  bool     // the last line was of a Go trace
+	trace   []string // of the last panic, as far as it came before another line
 }
+
+// Lines of Go's runtime: what a trace begins with, how it goes on, and how it goes on after
+// a line that another goroutine wrote meanwhile.
+var (
+	traceBegins = regexp.MustCompile(`^(panic|fatal error): `)
+	traceGoesOn = regexp.MustCompile(`^(\t|goroutine \d+ .*\[.*\]:$|created by |\[signal |\[originating |runtime: |runtime stack:|\.\.\.\d*.* frames elided|exit status \d|PC=|[a-z0-9]+ +0x[0-9a-f]+$|(panic|[^\s(]+\.\S+)\(.*\)$)`)
+	traceAgain  = regexp.MustCompile(`^goroutine \d+ .*\[.*\]:$`)
+)
 
 // newLineLog lets through bursts of 100 lines and 20 lines a second.
 func newLineLog(log *zap.Logger) *lineLog {
@@ -67,8 +79,13 @@ func (l *lineLog) line(text string) {
 	if text == "" {
 		return
 	}
-	if strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ") {
+	switch {
+	case traceBegins.MatchString(text) && !l.panics:
 		l.panics, l.last = true, nil // from here on the lines say why it died
+	case l.panics && !traceBegins.MatchString(text) && !traceGoesOn.MatchString(text):
+		l.panics, l.trace, l.last = false, l.last, nil // it lives
+	case !l.panics && l.trace != nil && traceAgain.MatchString(text):
+		l.panics, l.last = true, l.trace
 	}
 	if !l.panics || len(l.last) < keepLines {
 		l.last = append(l.last, text)
@@ -80,7 +97,7 @@ func (l *lineLog) line(text string) {
 	}
 	l.report()
 	level, message := l.level(text)
-	if entry := l.log.Check(level, message); entry != nil {
+	if entry := l.log.Check(level, sdk.Printable(message, maxLine)); entry != nil {
 		entry.Write()
 	}
 }

@@ -71,8 +71,8 @@ func TestTwoMajorsSideBySide(t *testing.T) {
 	}
 }
 
-// Case B126: versions that do not go together are refused at once, and the message names
-// both; the built-in answers.
+// Case B127 with whole programs: versions that do not go together are refused at once, and
+// the message names both; the built-in answers.
 func TestOtherMajorsAreRefused(t *testing.T) {
 	t.Parallel()
 	for what, want := range map[string][]string{

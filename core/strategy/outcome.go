@@ -27,9 +27,12 @@ const (
 	Refused Outcome = "refused" // the strategy said it will not, or asks for what this host cannot keep
 )
 
+var outcomes = []Outcome{OK, Empty, Late, Invalid, Dead, Refused}
+
 // Call is the record of one call, for metrics and events.
 type Call struct {
-	Strategy string // name in the configuration
+	Strategy string // name in the configuration, or in an annotation
+	Unknown  bool   // no strategy of this name is in service: somebody made it up, or it starts
 	Version  string // of the strategy that was asked, empty if none could be
 	Kind     sdk.Kind
 	Level    string // price, score, plan or propose
@@ -37,6 +40,7 @@ type Call struct {
 	Outcome  Outcome
 	Err      error         // why, for every outcome but OK
 	Fallback string        // name and version of who answered in its place, empty for OK
+	FellBack []string      // of Pools, those that it answered for
 	Rung     Rung          // who answered
 	Took     time.Duration // of the strategy's part, fallback excluded
 	Trace    string        // id of the trace that the strategy was told
@@ -44,6 +48,7 @@ type Call struct {
 	Accepted, Declined int
 
 	start int // of the process that was asked, by number; 0 = none
+	began time.Time
 }
 
 // question is one call of some kind and level. remote puts it to a process, local to a
@@ -53,8 +58,11 @@ type question struct {
 	problem
 	remote func(context.Context, *instance) error
 	local  func(context.Context, sdk.Strategy) error
-	answer func() any    // what was kept, which nobody changes any more; nil = it is not recorded
-	limit  time.Duration // less time than the strategy's call time-out allows; 0 = no less
+	answer func() any // what was kept, which nobody changes any more; nil = it is not recorded
+	// rest notes that somebody answered, and how, and is the question about what has no good
+	// answer yet, nil where all has one; nil = an answer is good as a whole or not at all.
+	rest  func(who string, how Outcome) *question
+	limit time.Duration // less time than the strategy's call time-out allows; 0 = no less
 }
 
 func (q *question) within(timeout time.Duration) time.Duration {
@@ -93,6 +101,24 @@ var (
 	errEmpty = errors.New("the answer is empty")
 	errDead  = errors.New("no process is running")
 )
+
+// MaxError is how many bytes of an error of a strategy are told.
+const MaxError = 1 << 10
+
+// shownError is an error in a strategy's words, as logs, conditions and terminals may show it.
+type shownError struct{ error }
+
+func (e shownError) Error() string { return sdk.Printable(e.error.Error(), MaxError) }
+
+func (e shownError) Unwrap() error { return e.error }
+
+// shown keeps nil.
+func shown(err error) error {
+	if err == nil {
+		return nil
+	}
+	return shownError{err}
+}
 
 // refusal is a well-formed answer that this host cannot use.
 type refusal struct{ why string }

@@ -28,7 +28,8 @@ const ByPrices Rung = "price-or-score"
 // Draft asks the strategies that pack by themselves, and answers the prices with their
 // nodes beside them. It never fails: a plan that is late, empty or illegal leaves the
 // prices of the same strategy. Such a strategy plans for the pools that no pool of
-// another one outweighs: pools are tried in the order of their weight, whoever packs.
+// another one outweighs: pools are tried in the order of their weight, whoever packs. All
+// are asked at once; of two that plan for the same pod, the first by name has it.
 func (h *Host) Draft(ctx context.Context, w *model.World, prices *model.Prices) *model.Prices {
 	if len(w.Pods) == 0 || prices == nil {
 		return prices
@@ -40,26 +41,22 @@ func (h *Host) Draft(ctx context.Context, w *model.World, prices *model.Prices) 
 		}
 	}()
 	out := *prices
-	rest := *w
 	var names []string
-	for _, g := range groups {
-		pools := g.first(groups, prices)
-		if len(pools) == 0 || !g.slot.serves(sdk.InstanceSelection, LevelPlan) {
-			continue
+	if draftsFollow(groups) {
+		defer func() { h.observe(ctx, h.marketOf(w), w, groups, &out) }()
+	}
+	m, found, who := h.marketOf(w), make([][]model.Draft, len(groups)), make([]string, len(groups))
+	inParallel(len(groups), func(i int) {
+		g := groups[i]
+		if pools := g.first(groups, prices); len(pools) > 0 && g.slot.serves(sdk.InstanceSelection, LevelPlan) {
+			found[i], who[i] = h.draft(ctx, m, w, prices, g, pools)
 		}
-		drafts, who := h.draft(ctx, h.marketOf(w), &rest, &out, g, pools)
-		if len(drafts) == 0 {
-			continue
+	})
+	for i := range groups {
+		if drafts := beside(w, &out, found[i]); len(drafts) > 0 {
+			out.Drafts = append(slices.Clone(out.Drafts), drafts...)
+			names = append(names, who[i])
 		}
-		out.Drafts = append(slices.Clone(out.Drafts), drafts...)
-		names = append(names, who)
-		taken := map[*model.Pod]bool{}
-		for _, d := range drafts {
-			for _, p := range d.Pods {
-				taken[p] = true
-			}
-		}
-		rest.Pods = slices.DeleteFunc(slices.Clone(rest.Pods), func(p *model.Pod) bool { return taken[p] })
 	}
 	slices.Sort(names)
 	for i, n := range names {
@@ -69,6 +66,35 @@ func (h *Host) Draft(ctx context.Context, w *model.World, prices *model.Prices) 
 		out.Drafted += n
 	}
 	return &out
+}
+
+// beside is the drafts whose pods none of those before has, as far as they are legal
+// without the others.
+func beside(w *model.World, before *model.Prices, drafts []model.Draft) []model.Draft {
+	taken := map[*model.Pod]bool{}
+	for _, d := range before.Drafts {
+		for _, p := range d.Pods {
+			taken[p] = true
+		}
+	}
+	free := slices.DeleteFunc(slices.Clone(drafts), func(d model.Draft) bool {
+		return slices.ContainsFunc(d.Pods, func(p *model.Pod) bool { return taken[p] })
+	})
+	if len(free) == 0 || len(free) < len(drafts) && engine.CheckDrafts(w, before, free) != nil {
+		return nil
+	}
+	return free
+}
+
+// besides is the pods that are on none of the drafts.
+func besides(pods []*model.Pod, drafts []model.Draft) []*model.Pod {
+	taken := map[*model.Pod]bool{}
+	for _, d := range drafts {
+		for _, p := range d.Pods {
+			taken[p] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(pods), func(p *model.Pod) bool { return taken[p] })
 }
 
 // first is the pools of the group that no pool of another group outweighs, where the
@@ -111,9 +137,23 @@ func (s *slot) serves(kind sdk.Kind, level string) bool {
 
 // draft asks one strategy for the nodes of its pools.
 func (h *Host) draft(ctx context.Context, m *market, w *model.World, prices *model.Prices, g *group, pools []*model.Pool) ([]model.Draft, string) {
+	q, drafts := m.drafting(w, prices, pools)
+	if q == nil {
+		return nil, ""
+	}
+	who, out := h.askLevel(ctx, g, pools, q)
+	if out != OK {
+		return nil, ""
+	}
+	return *drafts, who
+}
+
+// drafting is the question for the nodes of some pools, nil where no pod could be on them,
+// and where its checked answer will be.
+func (m *market) drafting(w *model.World, prices *model.Prices, pools []*model.Pool) (*question, *[]model.Draft) {
 	asked := engine.Ask(w, prices, pools)
 	if len(asked.Groups) == 0 {
-		return nil, ""
+		return nil, nil
 	}
 	req := m.planRequest(w, pools, asked)
 	var drafts []model.Draft
@@ -130,22 +170,17 @@ func (h *Host) draft(ctx context.Context, m *market, w *model.World, prices *mod
 		}
 		return nil
 	}
-	within := func() error { return planBounds(req) }
-	who, out := h.askLevel(ctx, g, pools, &question{
+	return &question{
 		answer: func() any { return kept },
 		problem: problem{kind: sdk.InstanceSelection, level: LevelPlan, input: req, hash: m.hash, world: w,
 			serves: func(x *sdk.Manifest) bool { return x.ServesLevel(sdk.InstanceSelection, LevelPlan) }},
 		remote: func(ctx context.Context, in *instance) error {
-			if err := within(); err != nil {
+			if err := planBounds(req); err != nil {
 				return err
 			}
 			return use(in.plan(ctx, req))
 		},
-		local: func(ctx context.Context, s sdk.Strategy) error { return use(localPlan(ctx, s, req)) }})
-	if out != OK {
-		return nil, ""
-	}
-	return drafts, who
+		local: func(ctx context.Context, s sdk.Strategy) error { return use(localPlan(ctx, s, req)) }}, &drafts
 }
 
 // planBounds refuses problems that do not cross the wire.
@@ -164,7 +199,7 @@ func planBounds(req *sdk.PlanRequest) error {
 // not, what it says at the level below counts, and the call says so.
 func (h *Host) askLevel(ctx context.Context, g *group, pools []*model.Pool, q *question) (string, Outcome) {
 	began := time.Now()
-	call := Call{Strategy: g.name, Kind: q.kind, Level: q.level, Rung: ByStrategy}
+	call := Call{Strategy: g.name, began: began, Kind: q.kind, Level: q.level, Rung: ByStrategy}
 	for _, p := range pools {
 		call.Pools = append(call.Pools, p.Name)
 	}
@@ -179,7 +214,7 @@ func (h *Host) askLevel(ctx context.Context, g *group, pools []*model.Pool, q *q
 	} else {
 		call.Rung, call.Fallback = ByPrices, who
 		h.opts.Log.Named("strategy").Warn("strategy did not decide by itself, what it says of each part counts", zap.String("strategy", g.name),
-			zap.String("level", q.level), zap.String("outcome", string(call.Outcome)), zap.Error(call.Err))
+			zap.String("level", q.level), zap.String("outcome", string(call.Outcome)), zap.Error(call.Err), zap.String("trace", call.Trace))
 	}
 	g.slot.count(call)
 	h.opts.OnCall(call)
@@ -190,16 +225,26 @@ func (h *Host) askLevel(ctx context.Context, g *group, pools []*model.Pool, q *q
 }
 
 // plan asks for nodes and checks the form of the answer.
-func (in *instance) plan(ctx context.Context, req *sdk.PlanRequest) (*sdk.PlanAnswer, error) {
+func (in *instance) plan(ctx context.Context, whole *sdk.PlanRequest) (*sdk.PlanAnswer, error) {
+	on, req, err := in.laidOut(whole.Catalogue).cutPlan(whole)
+	if err != nil {
+		return nil, err
+	}
 	var ans *sdk.PlanAnswer
-	err := in.withCatalogue(ctx, req.Catalogue, func() (err error) {
+	err = in.withCatalogue(ctx, req.Catalogue, func(ctx context.Context) (err error) {
 		ans, err = in.client.Plan(ctx, req)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return ans, checkPlan(req, ans)
+	if err := checkPlan(req, ans); err != nil {
+		return nil, err
+	}
+	for i := range ans.Nodes {
+		ans.Nodes[i].Offering = on.off(ans.Nodes[i].Offering)
+	}
+	return ans, nil
 }
 
 // localPlan lets a strategy answer in process, under the same checks.

@@ -39,6 +39,12 @@ func (f *planFake) Plan(ctx context.Context, req *sdk.PlanRequest) (*sdk.PlanAns
 				return &sdk.PlanAnswer{Nodes: []sdk.PlannedNode{{Pool: a[0].Pool, Offering: o, Pods: []sdk.PodCount{{Group: g, Pods: req.Groups[g].Pods}}}}}, nil
 			}
 		}
+	case "alone": // a machine for each pod
+		var nodes []sdk.PlannedNode
+		for _, n := range ans.Nodes {
+			nodes = append(nodes, sdk.PlannedNode{Pool: n.Pool, Offering: n.Offering, Count: max(1, n.Count) * n.Pods[0].Pods, Pods: []sdk.PodCount{{Group: n.Pods[0].Group, Pods: 1}}})
+		}
+		ans.Nodes = nodes
 	case "half":
 		for i := range ans.Nodes {
 			ans.Nodes[i].Count = max(1, ans.Nodes[i].Count/2)
@@ -208,4 +214,103 @@ func TestWhoMayPlan(t *testing.T) {
 	if got := names(mine.first([]*group{mine}, prices)); got != "a b c" {
 		t.Errorf("alone: %s, want a b c", got)
 	}
+}
+
+// drafted makes the calls of a plan for the pods of the draft world.
+func drafted(t *testing.T, h *Host) *model.Prices {
+	t.Helper()
+	w := draftWorld()
+	prices, err := h.Price(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Draft(t.Context(), w, prices)
+}
+
+// TestRollBackOnDearDrafts: a new version that packs by itself is held to what its nodes
+// cost, though its prices are those of the version before.
+func TestRollBackOnDearDrafts(t *testing.T) {
+	t.Parallel()
+	for how, rolledBack := range map[string]bool{"alone": true, "well": false} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			h := testHost(t, bound(factored(t, 1, "plans", "well")), func(o *Options) { o.Cost = planCost })
+			settle(t, h)
+			next := factored(t, 1, "plans", how)
+			next.Env = append(next.Env, "ANOTHER") // to be another program where it packs alike
+			if err := h.Apply(bound(next)); err != nil {
+				t.Fatal(err)
+			}
+			settle(t, h)
+			for i := range trialPlans {
+				if p := drafted(t, h); len(p.Drafts) == 0 {
+					t.Fatal("no drafts")
+				}
+				until(t, "the comparison", func() bool {
+					st := statusOf(h, "fake")
+					return st.RolledBack != nil || st.Trial != nil && st.Trial.Plans == int64(i+1)
+				})
+			}
+			st := statusOf(h, "fake")
+			if (st.RolledBack != nil) != rolledBack || rolledBack && !strings.Contains(st.RolledBack.Why, "% dearer") {
+				t.Errorf("rolled back %+v, trial %+v", st.RolledBack, st.Trial)
+			}
+			if !rolledBack && (st.Trial.USDPerHour != st.Trial.USDPerHourBefore || st.Trial.USDPerHour <= 0) {
+				t.Errorf("trial %+v, want the same cost", st.Trial)
+			}
+		})
+	}
+}
+
+// TestShadowsPack: a candidate that packs by itself is shown beside who acts by what its
+// nodes would cost, and who acts by what its own do.
+func TestShadowsPack(t *testing.T) {
+	t.Parallel()
+	solver := func(name, how string) Spec {
+		s := factored(t, 1, "plans", how)
+		s.Name = name
+		return s
+	}
+	for acting, want := range map[string]func(acting, candidate PlanCost) bool{
+		"cost-optimal": func(a, c PlanCost) bool { return c.Nodes > a.Nodes && c.USDPerHour > a.USDPerHour },
+		"spender":      func(a, c PlanCost) bool { return a.Nodes == c.Nodes && a.USDPerHour == c.USDPerHour },
+	} {
+		t.Run(acting, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			config := Config{Strategies: []Spec{solver("candidate", "alone")}, InstanceSelection: acting, Shadow: []string{"candidate"}}
+			if acting != "cost-optimal" {
+				config.Strategies = append(config.Strategies, solver(acting, "alone"))
+			}
+			h := testHost(t, config, func(o *Options) { o.Cost = planCost; o.Records.Folder = dir })
+			settle(t, h)
+			until(t, "the candidate is ready", func() bool { return statusOf(h, "candidate").State == Ready })
+			drafted(t, h)
+			until(t, "its view", func() bool { return statusOf(h, "candidate").Shadow.Problems == 1 })
+			h.Close()
+			d := differences(t, dir)
+			if len(d) != 1 || d[0].Outcome != OK || d[0].Acting == nil || !want(*d[0].Acting, *d[0].Candidate) {
+				t.Errorf("differences %+v", d)
+			}
+		})
+	}
+}
+
+// differences is what shadows made of problems, as it was recorded in a folder.
+func differences(t *testing.T, dir string) (out []*Difference) {
+	t.Helper()
+	files, err := RecordFiles(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		records, err := readAll(t, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			out = append(out, r.Shadow)
+		}
+	}
+	return out
 }

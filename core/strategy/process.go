@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -25,8 +26,8 @@ const drainTime = 250 * time.Millisecond
 const maxStray = 1 << 20
 
 // handshakeForm is the one line that a plugin has to print: core protocol, protocol,
-// network, address, and more.
-var handshakeForm = regexp.MustCompile(`^[0-9]+\|[0-9]+\|(unix|tcp)\|[^|]*\|`)
+// network, address, and more. Whether anybody dials there is for ownSocket to say.
+var handshakeForm = regexp.MustCompile(`^[0-9]+\|[0-9]+\|[^|]*\|[^|]*\|`)
 
 // process runs one child for go-plugin. The library's own runner neither ends
 // grandchildren nor guards standard output.
@@ -34,7 +35,8 @@ type process struct {
 	cmd    *exec.Cmd
 	name   string
 	log    io.Writer // what the child writes to standard output beside the handshake
-	stdout *os.File  // our ends of the pipes
+	guard  *watchdog
+	stdout *os.File // our ends of the pipes
 	stderr *os.File
 	lines  *io.PipeReader // the handshake, filtered out of stdout
 	ended  chan struct{}  // closed when the child is gone and waited for
@@ -45,13 +47,14 @@ type process struct {
 	killed    bool // asked to end, perhaps before it was started
 	reaping   bool
 	exit      error
+	excess    error // what it was ended for taking, nil = it was not
 	handshake string
 }
 
 var _ runner.Runner = (*process)(nil)
 
-func newProcess(cmd *exec.Cmd, name string, log io.Writer) *process {
-	return &process{cmd: cmd, name: name, log: log, ended: make(chan struct{}), silent: make(chan struct{})}
+func newProcess(cmd *exec.Cmd, name string, log io.Writer, guard *watchdog) *process {
+	return &process{cmd: cmd, name: name, log: log, guard: guard, ended: make(chan struct{}), silent: make(chan struct{})}
 }
 
 // Start implements runner.Runner. The child lives on a thread of its own for as long
@@ -98,7 +101,40 @@ func (p *process) Start(context.Context) error {
 		return fmt.Errorf("starting %s: %w", p.name, err)
 	}
 	go p.filter(feed)
+	go p.watch()
 	return nil
+}
+
+// watch ends the child when it takes too much, from its first moment to its last.
+func (p *process) watch() {
+	p.guard.begin(p.cmd.Process.Pid, time.Now())
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.ended:
+			return
+		case <-tick.C:
+		}
+		err := p.guard.look(time.Now())
+		if err == nil {
+			continue
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.reaping { // else it has ended, and its id may be another's
+			p.excess = err
+			killGroup(p.cmd)
+		}
+		return
+	}
+}
+
+// ceiling is why the child was ended for what it took, nil if it was not.
+func (p *process) ceiling() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.excess
 }
 
 // reap waits for the end of the child and ends what is left of its group.
@@ -213,9 +249,33 @@ func (p *process) Diagnose(context.Context) string {
 	return "" // instance.explain does it
 }
 
-// PluginToHost implements runner.Runner: both see the same addresses.
+// PluginToHost implements runner.Runner: both see the same addresses. It is asked before
+// anything is looked up, and refuses what is not the plugin's own.
 func (p *process) PluginToHost(network, address string) (string, string, error) {
-	return network, address, nil
+	own, err := ownSocket(p.cmd.Dir, network, address)
+	return network, own, err
+}
+
+// ownSocket is the address of a socket in a folder, and an error for every other one that
+// a handshake names: whom we dial is not for a plugin to say.
+func ownSocket(dir, network, address string) (string, error) {
+	rel, err := filepath.Rel(dir, address)
+	if err != nil || network != "unix" || !filepath.IsLocal(rel) {
+		return "", fmt.Errorf("its handshake names %.200q by %.20q: want a socket in its own folder", address, network)
+	}
+	root, err := os.OpenRoot(dir) // does not follow links that lead out
+	if err != nil {
+		return "", fmt.Errorf("opening its folder: %w", err)
+	}
+	defer func() { _ = root.Close() }() // it was read only
+	info, err := root.Lstat(rel)
+	if err != nil {
+		return "", fmt.Errorf("its handshake names %.200q: want a socket in its own folder: %w", address, err)
+	}
+	if info.Mode()&os.ModeSocket == 0 {
+		return "", fmt.Errorf("its handshake names %.200q, which has mode %s: want a socket in its own folder", address, info.Mode())
+	}
+	return filepath.Join(dir, rel), nil
 }
 
 // HostToPlugin implements runner.Runner.

@@ -16,8 +16,8 @@ import (
 const maxSimulations = 1000
 
 // Proposer answers the strategies that find moves by themselves for pools of the world,
-// nil where none does. Where one of them does not answer well, the pools of all of them go
-// by what they say of the planner's moves: the calls name the outcome.
+// nil where none does. Where one of them does not answer well, its pools go by what it says
+// of the planner's moves: the call names the outcome.
 func (h *Host) Proposer(ctx context.Context, w *model.World) *model.Proposer {
 	out := &model.Proposer{Pools: map[string]bool{}}
 	for _, g := range h.bind(ctx, sdk.Consolidation, w.Pools) {
@@ -49,47 +49,78 @@ func (h *Host) propose(ctx context.Context, q *model.Proposing, names map[string
 			g.leave()
 		}
 	}()
-	var out []model.Proposal
-	for _, g := range groups {
-		list, err := h.proposeGroup(ctx, q, g)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, list...)
+	one, found, errs := *q, make([][]model.Proposal, len(groups)), make([]error, len(groups))
+	var trying sync.Mutex // the planner tries moves one after the other
+	one.Try = func(list []model.Proposal) []model.Trial {
+		trying.Lock()
+		defer trying.Unlock()
+		return q.Try(list)
 	}
-	return out, nil
+	inParallel(len(groups), func(i int) { found[i], errs[i] = h.proposeGroup(ctx, &one, groups[i]) })
+	out := &model.PartlyProposed{Pools: map[string]bool{}, Err: errors.Join(errs...)}
+	for i, g := range groups {
+		if errs[i] != nil {
+			continue
+		}
+		out.Proposals = append(out.Proposals, found[i]...)
+		for _, p := range g.pools {
+			out.Pools[p.Name] = true
+		}
+	}
+	switch {
+	case out.Err == nil:
+		return out.Proposals, nil
+	case len(out.Pools) == 0:
+		return nil, out.Err
+	}
+	return nil, out
 }
 
 func (h *Host) proposeGroup(ctx context.Context, q *model.Proposing, g *group) ([]model.Proposal, error) {
 	if g.slot == nil {
 		return nil, fmt.Errorf("no strategy %q is configured", g.name)
 	}
-	m := h.marketOf(q.World)
-	world := m.proposeWorld(q, g.pools)
-	var out []model.Proposal
+	found := h.marketOf(q.World).finding(ctx, q, g.pools)
+	_, outcome := h.askLevel(ctx, g, g.pools, found.question)
+	if outcome != OK {
+		return nil, fmt.Errorf("strategy %q found no moves: %s", g.name, outcome)
+	}
+	return found.moves, nil
+}
+
+// finding is a question for moves of some pools, and the checked answer where it came.
+type finding struct {
+	question *question
+	moves    []model.Proposal
+}
+
+func (m *market) finding(ctx context.Context, q *model.Proposing, pools []*model.Pool) *finding {
+	world, out := m.proposeWorld(q, pools), &finding{}
+	input := &Proposing{World: world}
+	simulate := input.noting(m.simulate(ctx, q))
+	var kept *sdk.Proposal
 	use := func(p *sdk.Proposal, err error) error {
+		kept = p
 		if err != nil {
 			return err
 		}
-		out = proposals(q, p.Moves)
+		out.moves = proposals(q, p.Moves)
 		return nil
 	}
-	_, outcome := h.askLevel(ctx, g, g.pools, &question{
-		problem: problem{kind: sdk.Consolidation, level: LevelPropose, hash: m.hash,
+	out.question = &question{
+		answer: func() any { return kept },
+		problem: problem{kind: sdk.Consolidation, level: LevelPropose, input: input, hash: m.hash,
 			serves: func(x *sdk.Manifest) bool { return x.ServesLevel(sdk.Consolidation, LevelPropose) }},
 		remote: func(ctx context.Context, in *instance) error {
 			if len(world.Nodes) > sdk.MaxNodes {
 				return &refusal{fmt.Sprintf("%d nodes are more than a strategy is asked about", len(world.Nodes))}
 			}
-			return use(in.propose(ctx, world, m.simulate(ctx, q)))
+			return use(in.propose(ctx, world, simulate))
 		},
 		local: func(ctx context.Context, s sdk.Strategy) error {
-			return use(localPropose(ctx, s, world, m.simulate(ctx, q)))
-		}})
-	if outcome != OK {
-		return nil, fmt.Errorf("strategy %q found no moves: %s", g.name, outcome)
-	}
-	return out, nil
+			return use(localPropose(ctx, s, world, simulate))
+		}}
+	return out
 }
 
 // proposals is checked moves in the model's words.
@@ -129,10 +160,14 @@ func (m *market) simulate(ctx context.Context, q *model.Proposing) sdk.Simulate 
 }
 
 // propose asks for moves; the client checks their form.
-func (in *instance) propose(ctx context.Context, w *sdk.ProposeWorld, simulate sdk.Simulate) (*sdk.Proposal, error) {
+func (in *instance) propose(ctx context.Context, whole *sdk.ProposeWorld, simulate sdk.Simulate) (*sdk.Proposal, error) {
+	on, w, err := in.laidOut(whole.Catalogue).cutWorld(whole)
+	if err != nil {
+		return nil, err
+	}
 	var ans *sdk.Proposal
-	err := in.withCatalogue(ctx, w.Catalogue, func() (err error) {
-		ans, err = in.client.Propose(ctx, w, simulate)
+	err = in.withCatalogue(ctx, w.Catalogue, func(ctx context.Context) (err error) {
+		ans, err = in.client.Propose(ctx, w, on.trials(simulate))
 		return err
 	})
 	return ans, err

@@ -35,6 +35,18 @@ func (f *proposeFake) Propose(ctx context.Context, w *sdk.ProposeWorld, simulate
 		}
 	}
 	switch how {
+	case "timid": // the first that may go, and asks about it alone
+		out.Moves = out.Moves[:1]
+	case "curious": // asks about all at once from the other end
+		var all []sdk.ProposedMove
+		for i := range w.Nodes {
+			if k := len(w.Nodes) - 1 - i; w.Nodes[k].Removable {
+				all = append(all, sdk.ProposedMove{Remove: []int{k}})
+			}
+		}
+		if _, err := simulate(all); err != nil {
+			return nil, err
+		}
 	case "illegal": // a node that may not go
 		for i, n := range w.Nodes {
 			if !n.Removable {
@@ -154,5 +166,95 @@ func TestNobodyProposes(t *testing.T) {
 	}
 	if got := h.Draft(t.Context(), w, prices); len(got.Drafts) != 0 || got.Drafted != "" {
 		t.Errorf("%d drafts by %q", len(got.Drafts), got.Drafted)
+	}
+}
+
+// TestProposalsAreReplayed records a strategy that finds moves by itself with what it had
+// simulated, and asks it again, and others that find other moves or ask about others.
+func TestProposalsAreReplayed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	h := testHost(t, Config{Strategies: []Spec{fakeSpec(t, "mover", "proposes", "well")}, Consolidation: "mover"}, func(o *Options) { o.Records.Folder = dir })
+	settle(t, h)
+	w := moveWorld()
+	plan := disrupt.Plan(w, nil, nil, disrupt.Options{Propose: h.Proposer(t.Context(), w)})
+	if len(plan.Commands) == 0 {
+		t.Fatal("no commands")
+	}
+	h.Close()
+	files, err := RecordFiles(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := readAll(t, files[0])
+	if err != nil || len(records) != 1 || records[0].Call.Level != LevelPropose || records[0].Answer == nil {
+		t.Fatalf("%d records (%v), want the proposal", len(records), err)
+	}
+	for how, want := range map[string]string{
+		"well":    "",
+		"timid":   "pool p: removal of poor was number 2 with score 0.192 (simulated), is not proposed",
+		"curious": "answer: simulations was those of the record, is 1 moves more, which nobody can answer now",
+		"panics":  "answer: outcome was ok, is invalid",
+	} {
+		d, err := Open(t.Context(), fakeSpec(t, "mover", "proposes", how), Options{CallTimeout: patience, StartTimeout: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.Serves(sdk.Consolidation, LevelPropose) {
+			t.Error("it does not serve level propose")
+		}
+		got, err := Replay(t.Context(), d, records[0])
+		d.Close()
+		var changes []string
+		for _, c := range got.Changes {
+			changes = append(changes, c.String())
+		}
+		if text := strings.Join(changes, "; "); err != nil || text != want {
+			t.Errorf("%s: %v, %q, want %q", how, err, text, want)
+		}
+	}
+}
+
+// A shadow that finds moves by itself plans what to give back behind who acts, with the real
+// planner to ask, and is compared by what that saves.
+func TestShadowsFindMoves(t *testing.T) {
+	t.Parallel()
+	for how, want := range map[string]func(d *Difference) bool{
+		"well": func(d *Difference) bool {
+			return d.Outcome == OK && *d.CandidateMoves == *d.ActingMoves && d.ActingMoves.Removed == 2 && d.ActingMoves.SavedUSDPerHour > 0
+		},
+		"timid": func(d *Difference) bool {
+			return d.Outcome == OK && d.CandidateMoves.Removed == 1 && d.ActingMoves.Removed == 2
+		},
+		"panics": func(d *Difference) bool { return d.Outcome == Invalid && d.CandidateMoves == nil },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			h := testHost(t, Config{Strategies: []Spec{fakeSpec(t, "mover", "proposes", how)}, Shadow: []string{"mover"}}, func(o *Options) { o.Records.Folder = dir })
+			until(t, "it is ready", func() bool { return statusOf(h, "mover").State == Ready })
+			w := moveWorld()
+			acting := disrupt.Plan(w, nil, nil, disrupt.Options{})
+			h.ShowMoves(w, acting, func(by *model.Proposer, verdicts func([]*model.Command) ([]model.MoveScore, error)) (*model.Plan, error) {
+				return disrupt.Plan(w, nil, func(moves []*model.Command) []model.MoveScore {
+					out, err := verdicts(moves)
+					if err != nil {
+						t.Error(err)
+					}
+					return out
+				}, disrupt.Options{Propose: by}), nil
+			})
+			until(t, "its view", func() bool { return statusOf(h, "mover").Shadow.Problems == 1 })
+			compared := statusOf(h, "mover").Shadow.MovePlans
+			h.Close()
+			d := differences(t, dir)
+			if len(d) != 1 || !want(d[0]) || compared == 1 != (d[0].CandidateMoves != nil) {
+				t.Errorf("%d compared, difference %+v, moves %+v and %+v", compared, d[0], d[0].ActingMoves, d[0].CandidateMoves)
+			}
+			rep, err := ReadShadows([]string{dir})
+			if err != nil || rep.Candidates[0].Moves.Compared != int(compared) {
+				t.Errorf("report %+v, %v", rep, err)
+			}
+		})
 	}
 }

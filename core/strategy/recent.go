@@ -20,6 +20,9 @@ func (r *recent) add(p problem) {
 	if p.input == nil || weight(p.input) > keptOfferings {
 		return
 	}
+	if _, ok := p.input.(*Proposing); ok {
+		return // a candidate would ask the planner about other moves, and there is none behind it
+	}
 	p.world = nil // which is much larger
 	key := string(p.kind) + "/" + p.level
 	r.mu.Lock()

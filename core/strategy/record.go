@@ -65,8 +65,18 @@ type Record struct {
 	Catalogue    string          `json:"catalogue"` // hash, hexadecimal
 	Input        json.RawMessage `json:"input"`
 	Answer       json.RawMessage `json:"answer,omitempty"` // of calls that went well
+	// Instead is what was used in the place of an answer; nil where the call went well or
+	// nobody answered. Files of former versions do not have it.
+	Instead *Instead `json:"instead,omitempty"`
 	// Waiting is the pods that waited, of calls for prices; see Recorded.World.
 	Waiting []PodGroup `json:"waiting,omitempty"`
+}
+
+// Instead is the answer of the rung of the ladder that answered in a strategy's place.
+type Instead struct {
+	By     string          `json:"by"`   // name and version
+	Rung   Rung            `json:"rung"` // ByLastGood or ByBuiltin
+	Answer json.RawMessage `json:"answer"`
 }
 
 // catalogueLine is a catalogue, types once.
@@ -115,6 +125,8 @@ func withoutCatalogue(input any) (any, *sdk.Catalogue, bool) {
 		bare := *req
 		bare.Catalogue = nil
 		return &bare, req.Catalogue, true
+	case *Proposing:
+		return req.line(), req.World.Catalogue, true
 	}
 	return nil, nil, false
 }
@@ -130,6 +142,7 @@ type recorder struct {
 	ended  bool
 	status RecordStatus
 	told   time.Time // when a failure was logged last
+	short  time.Time // when a dropped line was
 
 	calls, shadows *ring // of the writing goroutine
 }
@@ -177,6 +190,10 @@ func (r *recorder) later(f func() error) {
 	case r.jobs <- func() { r.result(f()) }:
 	default:
 		r.status.Dropped++
+		if time.Since(r.short) > time.Minute {
+			r.short = time.Now()
+			r.log.Warn("records of calls are dropped: the disk is slower than the calls", zap.Int64("dropped", r.status.Dropped))
+		}
 	}
 }
 
@@ -205,7 +222,7 @@ func (h *Host) Records() RecordStatus {
 	return h.writer.status
 }
 
-// record has a call recorded.
+// record has a call recorded, once it is known who answered.
 func (h *Host) record(q *question, s *slot, c *Call, at time.Time) {
 	if h.writer == nil || q.answer == nil || q.input == nil {
 		return
@@ -221,8 +238,11 @@ func (h *Host) record(q *question, s *slot, c *Call, at time.Time) {
 		rec.ConfigSHA256 = configSum(s.spec.Config)
 	}
 	var answer any
-	if c.Outcome == OK {
+	switch {
+	case c.Outcome == OK:
 		answer = q.answer()
+	case c.Rung == ByLastGood || c.Rung == ByBuiltin:
+		answer, rec.Instead = q.answer(), &Instead{By: c.Fallback, Rung: c.Rung}
 	}
 	p := q.problem
 	h.writer.later(func() error { return h.writer.call(rec, p, answer) })
@@ -253,8 +273,14 @@ func (r *recorder) call(rec *Record, p problem, answer any) error {
 		return fmt.Errorf("writing the input of %s: %w", rec.Strategy, err)
 	}
 	if answer != nil {
-		if rec.Answer, err = json.Marshal(answer); err != nil {
+		text, err := json.Marshal(answer)
+		if err != nil {
 			return fmt.Errorf("writing the answer of %s: %w", rec.Strategy, err)
+		}
+		if rec.Instead != nil {
+			rec.Instead.Answer = text
+		} else {
+			rec.Answer = text
 		}
 	}
 	text, err := encodeLine(line{Call: rec})
@@ -376,6 +402,19 @@ func (r *ring) open() error {
 	slices.SortFunc(r.files, func(a, b ringFile) int { return strings.Compare(a.path, b.path) })
 	r.opened = true
 	return nil
+}
+
+// TryRecords makes the folder where there is none, and finds out whether records can be
+// written there; nothing is left in it.
+func TryRecords(folder string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("folder for records: %w", err)
+	}
+	f, err := os.CreateTemp(folder, ".try-")
+	if err != nil {
+		return fmt.Errorf("folder for records: %w", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 func (r *ring) create() error {

@@ -40,6 +40,11 @@ func (e *RecordError) Error() string {
 	return text
 }
 
+// LeftOut is the warning about a line that is not finished and is not read.
+func (e *RecordError) LeftOut() string {
+	return fmt.Sprintf("%s: line %d is not finished and was left out", e.File, e.Line)
+}
+
 // Unwrap gives the fault.
 func (e *RecordError) Unwrap() error { return e.Err }
 
@@ -49,9 +54,11 @@ type Recorded struct {
 	Line int
 	// Call, with its input and its answer as the SDK has them; no answer where there was none.
 	Call   *Record
-	Input  any // *sdk.PriceRequest, *sdk.PlanRequest or *sdk.ScoreRequest
-	Answer any // *sdk.PriceAnswer, *sdk.PlanAnswer or *sdk.ScoreAnswer, or nil
-	Shadow *Difference
+	Input  any // *sdk.PriceRequest, *sdk.PlanRequest, *sdk.ScoreRequest or *Proposing
+	Answer any // *sdk.PriceAnswer, *sdk.PlanAnswer, *sdk.ScoreAnswer or *sdk.Proposal, or nil
+	// Instead is what was used in the place of an answer, as Answer has it, or nil.
+	Instead any
+	Shadow  *Difference
 }
 
 // ReadRecords reads a file of records. The first error, always a *RecordError, is the end.
@@ -105,7 +112,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 			return nil, fmt.Errorf("it has more than %d bytes", maxRecordLine)
 		case err == nil:
 			return bytes.TrimRight(out, "\r\n"), nil
-		case err == bufio.ErrBufferFull:
+		case errors.Is(err, bufio.ErrBufferFull):
 		case err == io.EOF && len(out) > 0:
 			return nil, io.ErrUnexpectedEOF
 		default:
@@ -136,7 +143,10 @@ func parseLine(text []byte, catalogues map[string]*sdk.Catalogue) (rec *Recorded
 		c, err := l.Catalogue.catalogue()
 		return nil, c, "a catalogue that is as its hash says", err
 	case l.Shadow != nil:
-		return &Recorded{Shadow: l.Shadow}, nil, "", nil
+		return &Recorded{Shadow: l.Shadow}, nil, "what a shadow made of a problem", l.Shadow.check()
+	}
+	if expected, err := checkCall(l.Call); err != nil {
+		return nil, nil, expected, err
 	}
 	out := &Recorded{Call: l.Call}
 	c := catalogues[l.Call.Catalogue]
@@ -188,79 +198,83 @@ func (l *catalogueLine) catalogue() (*sdk.Catalogue, error) {
 	return c, nil
 }
 
-// decode fills in the input and the answer of a call.
+// decode fills in the input and the answers of a call.
 func (r *Recorded) decode(c *sdk.Catalogue) (expected string, err error) {
+	if expected, err = r.decodeInput(c); err != nil {
+		return expected, err
+	}
+	if r.Call.Outcome == OK {
+		r.Answer, expected, err = r.checked(r.Call.Answer)
+	} else if r.Call.Instead != nil {
+		r.Instead, expected, err = r.checked(r.Call.Instead.Answer)
+	}
+	return expected, err
+}
+
+func (r *Recorded) decodeInput(c *sdk.Catalogue) (expected string, err error) {
+	const fits = "an input that fits its catalogue"
+	form := "an input of " + r.Call.Level
 	switch {
 	case r.Call.Kind == sdk.InstanceSelection && r.Call.Level == LevelPrice:
-		req, ans := &sdk.PriceRequest{}, &sdk.PriceAnswer{}
-		if expected, err = r.both(req, ans); err != nil {
-			return expected, err
+		req := &sdk.PriceRequest{}
+		if err := strictly(r.Call.Input, req); err != nil {
+			return form, err
 		}
-		req.Catalogue = c
-		if err := checkPriceInput(req); err != nil {
-			return "an input that fits its catalogue", err
-		}
+		req.Catalogue, r.Input = c, req
 		for i := range r.Call.Waiting {
 			if err := r.Call.Waiting[i].check(); err != nil {
 				return "pods that can wait", err
 			}
 		}
-		r.Input = req
-		if len(r.Call.Answer) > 0 {
-			if err := sdk.CheckPrices(req, ans); err != nil {
-				return "an answer that fits its input", err
-			}
-			r.Answer = ans
-		}
+		return fits, checkPriceInput(req)
 	case r.Call.Kind == sdk.InstanceSelection && r.Call.Level == LevelPlan:
-		req, ans := &sdk.PlanRequest{}, &sdk.PlanAnswer{}
-		if expected, err = r.both(req, ans); err != nil {
-			return expected, err
+		req := &sdk.PlanRequest{}
+		if err := strictly(r.Call.Input, req); err != nil {
+			return form, err
 		}
-		req.Catalogue = c
-		if err := checkPlanInput(req); err != nil {
-			return "an input that fits its catalogue", err
-		}
-		r.Input = req
-		if len(r.Call.Answer) > 0 {
-			if err := sdk.CheckPlan(req, ans); err != nil {
-				return "an answer that fits its input", err
-			}
-			r.Answer = ans
-		}
+		req.Catalogue, r.Input = c, req
+		return fits, checkPlanInput(req)
 	case r.Call.Kind == sdk.Consolidation && r.Call.Level == LevelScore:
-		req, ans := &sdk.ScoreRequest{}, &sdk.ScoreAnswer{}
-		if expected, err = r.both(req, ans); err != nil {
-			return expected, err
+		req := &sdk.ScoreRequest{}
+		if err := strictly(r.Call.Input, req); err != nil {
+			return form, err
 		}
-		req.Catalogue = c
-		if err := checkScoreInput(req); err != nil {
-			return "an input that fits its catalogue", err
+		req.Catalogue, r.Input = c, req
+		return fits, checkScoreInput(req)
+	case r.Call.Kind == sdk.Consolidation && r.Call.Level == LevelPropose:
+		req := &proposingLine{}
+		if err := strictly(r.Call.Input, req); err != nil {
+			return form, err
 		}
-		r.Input = req
-		if len(r.Call.Answer) > 0 {
-			if err := sdk.CheckScores(req, ans); err != nil {
-				return "an answer that fits its input", err
-			}
-			r.Answer = ans
-		}
-	default:
-		return fmt.Sprintf("a call of %s at level %s or %s, or of %s at level %s", sdk.InstanceSelection, LevelPrice, LevelPlan, sdk.Consolidation, LevelScore),
-			fmt.Errorf("it is of %q at level %q", r.Call.Kind, r.Call.Level)
+		input, err := req.proposing(c)
+		r.Input = input
+		return fits, err
 	}
-	return "", nil
+	return fmt.Sprintf("a call of %s at level %s or %s, or of %s at level %s or %s", sdk.InstanceSelection, LevelPrice, LevelPlan, sdk.Consolidation, LevelScore, LevelPropose),
+		fmt.Errorf("it is of %q at level %q", r.Call.Kind, r.Call.Level)
 }
 
-func (r *Recorded) both(input, answer any) (string, error) {
-	if err := strictly(r.Call.Input, input); err != nil {
-		return "an input of " + r.Call.Level, err
+// checked is an answer to the input, which has been decoded.
+func (r *Recorded) checked(text json.RawMessage) (answer any, expected string, err error) {
+	var check func() error
+	switch req := r.Input.(type) {
+	case *sdk.PriceRequest:
+		ans := &sdk.PriceAnswer{}
+		answer, check = ans, func() error { return sdk.CheckPrices(req, ans) }
+	case *sdk.PlanRequest:
+		ans := &sdk.PlanAnswer{}
+		answer, check = ans, func() error { return sdk.CheckPlan(req, ans) }
+	case *sdk.ScoreRequest:
+		ans := &sdk.ScoreAnswer{}
+		answer, check = ans, func() error { return sdk.CheckScores(req, ans) }
+	case *Proposing:
+		ans := &sdk.Proposal{}
+		answer, check = ans, func() error { return sdk.CheckMoves(req.World, ans.Moves) }
 	}
-	if len(r.Call.Answer) > 0 {
-		if err := strictly(r.Call.Answer, answer); err != nil {
-			return "an answer of " + r.Call.Level, err
-		}
+	if err := strictly(text, answer); err != nil {
+		return nil, "an answer of " + r.Call.Level, err
 	}
-	return "", nil
+	return answer, "an answer that fits its input", check()
 }
 
 func checkPriceInput(req *sdk.PriceRequest) error {
@@ -272,6 +286,9 @@ func checkPriceInput(req *sdk.PriceRequest) error {
 		if o < 0 || o >= n {
 			return fmt.Errorf("health of offering %d of %d", o, n)
 		}
+	}
+	if err := checkMarket(req); err != nil {
+		return err
 	}
 	return checkPools(req.Pools, n)
 }
@@ -337,12 +354,18 @@ func checkScoreInput(req *sdk.ScoreRequest) error {
 				return fmt.Errorf("move %d launches offering %d of %d", i, x.Offering, n)
 			}
 		}
+		if err := checkMove(m); err != nil {
+			return fmt.Errorf("move %d: %w", i, err)
+		}
 	}
 	return checkPools(req.Pools, n)
 }
 
 func checkPools(pools []sdk.Pool, n int) error {
 	for i := range pools {
+		if err := inRange("volumes in USD per hour", pools[i].VolumesUSDPerHour, 0, sdk.MaxUSDPerHour); err != nil {
+			return fmt.Errorf("pool %q: %w", pools[i].Name, err)
+		}
 		last := -1
 		for _, o := range pools[i].Offerings {
 			if o <= last || o >= n {
@@ -353,6 +376,12 @@ func checkPools(pools []sdk.Pool, n int) error {
 		for _, r := range pools[i].Running {
 			if r.Offering < -1 || r.Offering >= n {
 				return fmt.Errorf("pool %q: running offering %d of %d", pools[i].Name, r.Offering, n)
+			}
+			if r.Nodes < 0 || r.InFlight < 0 {
+				return fmt.Errorf("pool %q: %d nodes run, %d are on their way", pools[i].Name, r.Nodes, r.InFlight)
+			}
+			if err := recordedSum("what runs", r.USDPerHour); err != nil {
+				return fmt.Errorf("pool %q: %w", pools[i].Name, err)
 			}
 		}
 	}

@@ -6,11 +6,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/plugins/sdk"
@@ -229,6 +233,7 @@ func TestGarbledRecords(t *testing.T) {
 	if len(lines) != 3 {
 		t.Fatalf("%d lines, want 3", len(lines))
 	}
+	answer := regexp.MustCompile(`,"answer":.*`) // the last field
 	for name, c := range map[string]struct {
 		text, want string
 	}{
@@ -244,6 +249,21 @@ func TestGarbledRecords(t *testing.T) {
 		"unknown level":     {lines[0] + strings.Replace(lines[1], `"level":"price"`, `"level":"guess"`, 1), ":2: expected a call of instance-selection at level price"},
 		"far offering":      {lines[0] + strings.Replace(lines[1], `"Offerings":[0,1,2,3]`, `"Offerings":[0,1,2,9]`, 1), ":2: expected an input that fits its catalogue"},
 		"fewer prices":      {lines[0] + strings.Replace(lines[1], `"USDPerHour":[0.0864,`, `"USDPerHour":[`, 1), ":2: expected an input that fits its catalogue"},
+		"no answer":         {lines[0] + answer.ReplaceAllString(lines[1], "}}"), ":2: expected an answer beside the outcome ok"},
+		"an empty answer":   {lines[0] + answer.ReplaceAllString(lines[1], `,"answer":null}}`), ":2: expected an answer beside the outcome ok"},
+		"answered late":     {lines[0] + strings.Replace(lines[1], `"outcome":"ok"`, `"outcome":"late"`, 1), ":2: expected no answer beside an outcome that is not ok"},
+		"unknown outcome":   {lines[0] + strings.Replace(lines[1], `"outcome":"ok"`, `"outcome":"fine"`, 1), `:2: expected an outcome: outcome is "fine", want one of [ok empty late invalid dead refused]`},
+		"time before":       {lines[0] + strings.Replace(lines[1], `"tookSeconds":`, `"tookSeconds":-1`, 1), ":2: expected how long the call took: tookSeconds is -1"},
+		"negative price":    {lines[0] + strings.Replace(lines[1], `"USDPerHour":[0.0864,`, `"USDPerHour":[-0.0864,`, 1), ":2: expected an input that fits its catalogue: offering 0: price is -0.0864, want 0 to 1e+06"},
+		"endless price":     {lines[0] + strings.Replace(lines[1], `"USDPerHour":[0.0864,`, `"USDPerHour":[1e308,`, 1), "offering 0: price is 1e+308"},
+		"no price":          {lines[0] + strings.Replace(lines[1], `"USDPerHour":[0.0864,`, `"USDPerHour":[NaN,`, 1), ":2: expected a JSON object"},
+		"a fee":             {lines[0] + strings.Replace(lines[1], `"VolumesUSDPerHour":`, `"VolumesUSDPerHour":-1`, 1), "volumes in USD per hour is -1"},
+		"a move":            {lines[0] + regexp.MustCompile(`"USDPerHourBefore":[0-9.e-]+`).ReplaceAllString(lines[2], `"USDPerHourBefore":-3`) + "\n", ":2: expected an input that fits its catalogue: move 0: usdPerHourBefore in USD per hour is -3"},
+		"a shadow's plan":   {`{"shadow":{"strategy":"x","kind":"instance-selection","outcome":"ok","acting":{"usdPerHour":1},"candidate":{"usdPerHour":1e308}}}` + "\n", ":1: expected what a shadow made of a problem: a plan in USD per hour is 1e+308"},
+		"half a comparison": {`{"shadow":{"strategy":"x","kind":"instance-selection","outcome":"ok","acting":{"usdPerHour":1}}}` + "\n", "want both or none"},
+		"a shadow's end":    {`{"shadow":{"strategy":"x","kind":"instance-selection","outcome":"gone"}}` + "\n", `outcome is "gone"`},
+		"a shadow's kind":   {`{"shadow":{"strategy":"x","outcome":"ok"}}` + "\n", `kind is ""`},
+		"more than all":     {`{"shadow":{"strategy":"x","kind":"consolidation","outcome":"ok","verdicts":1,"disagreements":2}}` + "\n", "1 verdicts, 2 disagreements"},
 		"foreign answer":    {lines[0] + strings.Replace(lines[1], `"answer":{"Pools":[{`, `"answer":{"Pools":[{}, {`, 1), ":2: expected an answer that fits its input"},
 	} {
 		var got *RecordError
@@ -393,7 +413,8 @@ func mustRead(t testing.TB, path string) []byte {
 // fit behind it is counted.
 func TestRecordsAreDroppedNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	h := testHost(t, Config{}, func(o *Options) { o.Records.Folder = t.TempDir() })
+	core, seen := observer.New(zapcore.WarnLevel)
+	h := testHost(t, Config{}, func(o *Options) { o.Records.Folder, o.Log = t.TempDir(), zap.New(core) })
 	hang, hanging := make(chan struct{}), make(chan struct{})
 	h.writer.later(func() error {
 		close(hanging)
@@ -408,6 +429,9 @@ func TestRecordsAreDroppedNotWaitedFor(t *testing.T) {
 	}
 	if st := h.Records(); st.Dropped != 7 {
 		t.Errorf("records %+v, want 7 dropped", st)
+	}
+	if n := seen.FilterMessage("records of calls are dropped: the disk is slower than the calls").Len(); n != 1 {
+		t.Errorf("%d lines about 7 dropped records within a minute, want one: %v", n, seen.All())
 	}
 	close(hang)
 	h.Close()
@@ -456,5 +480,36 @@ func TestPlansAreReplayed(t *testing.T) {
 		if !same && (got.Changes[0].What != "nodes" || !strings.HasPrefix(got.Changes[0].String(), "pool p: nodes of ")) {
 			t.Errorf("%s: %s", how, got.Changes[0])
 		}
+	}
+}
+
+// TestShadowReportTellsTheFirstError: of several, and printable.
+func TestShadowReportTellsTheFirstError(t *testing.T) {
+	t.Parallel()
+	s := &ShadowSummary{Failures: map[Outcome]int{}}
+	for _, d := range []Difference{{Outcome: OK}, {Outcome: Invalid, Error: "a price of \x1b NaN"}, {Outcome: Late, Error: "too late"}} {
+		s.add(&d)
+	}
+	if s.FirstError != "a price of \ufffd NaN" || s.Failures[Invalid] != 1 || s.Failures[Late] != 1 {
+		t.Errorf("%q, %v", s.FirstError, s.Failures)
+	}
+}
+
+// TestTryRecords: a folder is made and left empty, and one that cannot be is told.
+func TestTryRecords(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "a", "b")
+	if err := TryRecords(folder); err != nil {
+		t.Fatal(err)
+	}
+	if in, err := os.ReadDir(folder); err != nil || len(in) > 0 {
+		t.Errorf("%v, %v", in, err)
+	}
+	file := filepath.Join(folder, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := TryRecords(file); err == nil {
+		t.Error("records would go into a file")
 	}
 }

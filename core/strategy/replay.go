@@ -12,12 +12,16 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/weir-project/weir/plugins/builtin"
 	"github.com/weir-project/weir/plugins/sdk"
 )
 
 // Direct is one strategy that is asked without a host around it: nobody answers in its
 // place, and its calls are bound nowhere.
-type Direct struct{ slot *slot }
+type Direct struct {
+	slot *slot
+	team *Host // that the members of a chain are in; nil of everything else
+}
 
 // Open starts a strategy, or makes it where it is built in. It is an error if it does not
 // serve before ctx ends, at its first try.
@@ -39,7 +43,7 @@ func Open(ctx context.Context, spec Spec, opts Options) (*Direct, error) {
 			return d, nil
 		case st.State == BackingOff || st.State == Broken:
 			d.Close()
-			return nil, fmt.Errorf("strategy %q: %s", spec.Name, st.LastError)
+			return nil, s.startError()
 		}
 		select {
 		case <-owner.changed:
@@ -48,6 +52,31 @@ func Open(ctx context.Context, spec Spec, opts Options) (*Direct, error) {
 			return nil, fmt.Errorf("strategy %q: %w", spec.Name, ctx.Err())
 		}
 	}
+}
+
+// OpenAmong is Open for one of several strategies: a chain needs its members beside it,
+// and what is no chain none of the others.
+func OpenAmong(ctx context.Context, specs []Spec, name string, opts Options) (*Direct, error) {
+	i := slices.IndexFunc(specs, func(s Spec) bool { return s.Name == name })
+	switch {
+	case i < 0 && builtin.Has(name):
+		return Open(ctx, Spec{Name: name}, opts)
+	case i < 0:
+		return nil, fmt.Errorf("there is no strategy %q", name)
+	case len(specs[i].Chain) == 0:
+		return Open(ctx, specs[i], opts)
+	}
+	team, err := New(Config{Strategies: specs}, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := team.Settled(ctx); err != nil {
+		team.Close()
+		return nil, err
+	}
+	team.mu.RLock()
+	defer team.mu.RUnlock()
+	return &Direct{slot: team.current.slots[name], team: team}, nil
 }
 
 // loneOwner is who holds the slot of a Direct.
@@ -60,6 +89,7 @@ func (o *loneOwner) stateChanged() {
 	}
 }
 func (*loneOwner) fell(*slot)          {}
+func (*loneOwner) rose(*slot)          {}
 func (*loneOwner) problems() []problem { return nil }
 
 // Status tells about the strategy.
@@ -80,6 +110,10 @@ func (d *Direct) Ask(ctx context.Context, input any) (answer any, out Outcome, t
 	case *sdk.ScoreRequest:
 		p.kind, p.level = sdk.Consolidation, LevelScore
 		p.hash = func() { ensureHash(req.Catalogue) }
+	case *Proposing:
+		p.kind, p.level = sdk.Consolidation, LevelPropose
+		p.hash = func() { ensureHash(req.World.Catalogue) }
+		p.serves = func(m *sdk.Manifest) bool { return m.ServesLevel(sdk.Consolidation, LevelPropose) }
 	default:
 		return nil, Refused, 0, fmt.Errorf("a %T cannot be asked", input)
 	}
@@ -100,7 +134,13 @@ func ensureHash(c *sdk.Catalogue) {
 }
 
 // Close ends the strategy.
-func (d *Direct) Close() { d.slot.retire() }
+func (d *Direct) Close() {
+	if d.team != nil {
+		d.team.Close()
+		return
+	}
+	d.slot.retire()
+}
 
 // Replayed is what came of asking a recorded question again.
 type Replayed struct {
@@ -121,7 +161,7 @@ type Replayed struct {
 type Change struct {
 	Pool  string `json:"pool,omitempty"`
 	Move  int    `json:"move,omitempty"`  // from 1; 0 = of a pool
-	What  string `json:"what"`            // price, veto, steps, fee, limit, verdict, ...
+	What  string `json:"what"`            // price, veto, steps, fee, limit, verdict, removal, ...
 	Which string `json:"which,omitempty"` // offering, limit, node
 	Was   string `json:"was"`
 	Is    string `json:"is"`
@@ -164,8 +204,13 @@ func Replay(ctx context.Context, d *Direct, r *Recorded) (Replayed, error) {
 	switch {
 	case now != OK && now != c.Outcome, c.Outcome != OK && now != c.Outcome && c.Outcome != Dead && c.Outcome != Late:
 		out.Changes = append(out.Changes, Change{What: "outcome", Was: string(c.Outcome), Is: string(now)})
+	case r.Answer == nil && now == OK && c.Outcome == OK:
+		out.Changes = append(out.Changes, Change{What: "answer", Was: "none", Is: "one"})
 	case r.Answer != nil && now == OK:
 		out.Changes = Diff(r.Input, r.Answer, answer)
+	}
+	if p, ok := r.Input.(*Proposing); ok && p.notRecorded() > 0 {
+		out.Changes = append(out.Changes, Change{What: "simulations", Was: "those of the record", Is: fmt.Sprintf("%d moves more, which nobody can answer now", p.notRecorded())})
 	}
 	return out, nil
 }
@@ -191,6 +236,12 @@ func Diff(input, was, is any) []Change {
 		b, okB := is.(*sdk.ScoreAnswer)
 		if okA && okB {
 			return diffScores(req, a, b)
+		}
+	case *Proposing:
+		a, okA := was.(*sdk.Proposal)
+		b, okB := is.(*sdk.Proposal)
+		if okA && okB {
+			return diffProposals(req, a, b)
 		}
 	}
 	return []Change{{What: "answer", Was: fmt.Sprintf("%T", was), Is: fmt.Sprintf("%T", is)}}
@@ -345,6 +396,10 @@ func verdictText(v sdk.Verdict) string {
 func (d *Direct) Serves(kind sdk.Kind, level string) bool {
 	if level == LevelPlan || level == LevelPropose {
 		return d.slot.serves(kind, level)
+	}
+	if d.team != nil {
+		d.team.mu.RLock()
+		defer d.team.mu.RUnlock()
 	}
 	return !d.slot.foreign(kind)
 }

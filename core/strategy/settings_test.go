@@ -15,6 +15,8 @@ func TestCheckSettings(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type": "object", "additionalProperties": false, "properties": {"fee": {"type": "number", "minimum": 0, "maximum": 10},
 		"parts": {"type": "array", "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}}}`
+	const closed = `{"type": "object", "additionalProperties": false, "properties": {"fee": {"type": "number"}, "parts": {"additionalProperties": {"$ref": "#/$defs/a~1b%20c"}}},
+		"$defs": {"a/b c": {"type": "object", "additionalProperties": false, "properties": {"max/min": {}}}}}`
 	for name, c := range map[string]struct {
 		schema, config string
 		want           []string // in the error; none = it is fine
@@ -24,7 +26,10 @@ func TestCheckSettings(t *testing.T) {
 		"all well":             {schema, `{"fee": 3, "parts": [{"name": "a"}]}`, nil},
 		"above the maximum":    {schema, `{"fee": 30}`, []string{"fee: maximum: got 30, want 10"}},
 		"a wrong type":         {schema, `{"fee": "3"}`, []string{"fee: got string, want number"}},
-		"an unknown field":     {schema, `{"feee": 3}`, []string{"additional properties 'feee' not allowed"}},
+		"an unknown field":     {schema, `{"feee": 3}`, []string{`configuration: feee: unknown field, did you mean "fee"?; known here: fee, parts`}},
+		"unknown and unlike":   {closed, `{"parts": {"b": {"x": 1}}}`, []string{"configuration: parts.b.x: unknown field; known here: max/min"}},
+		"in order":             {closed, `{"z": 1, "fee": "x", "a": 1}`, []string{"configuration: a: unknown field; known here: fee, parts\nconfiguration: fee: got string, want number\nconfiguration: z: unknown field"}},
+		"more than are told":   {closed, `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1}`, []string{"configuration: j: unknown", "configuration: and 2 faults more"}},
 		"deep down":            {schema, `{"parts": [{"name": "a"}, {}]}`, []string{"parts.1: missing property 'name'"}},
 		"two faults":           {schema, `{"fee": -1, "parts": 3}`, []string{"fee: minimum: got -1, want 0", "parts: got number, want array"}},
 		"not JSON":             {schema, `{"fee": `, []string{"configuration"}},

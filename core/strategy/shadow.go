@@ -32,24 +32,32 @@ type ShadowStatus struct {
 	WorstUSDPerHour  float64
 	NodesActing      int64
 	Nodes            int64
-	Verdicts         int64 // on moves
-	Disagreements    int64
+	// Plans that give nodes back which were compared, of shadows that find moves by themselves:
+	// what they save in sum, USD per hour.
+	MovePlans             int64
+	SavedUSDPerHourActing float64
+	SavedUSDPerHour       float64
+	Verdicts              int64 // on moves
+	Disagreements         int64
 }
 
 // Difference is what a shadow made of one problem, beside who acts.
 type Difference struct {
-	Time          time.Time           `json:"time"`
-	Strategy      string              `json:"strategy"`
-	Version       string              `json:"version"`
-	Kind          sdk.Kind            `json:"kind"`
-	Outcome       Outcome             `json:"outcome"`
-	Error         string              `json:"error,omitempty"`
-	TookSeconds   float64             `json:"tookSeconds"`
-	Acting        *PlanCost           `json:"acting,omitempty"` // of plans
-	Candidate     *PlanCost           `json:"candidate,omitempty"`
-	Verdicts      int                 `json:"verdicts,omitempty"` // of moves
-	Disagreements int                 `json:"disagreements,omitempty"`
-	Examples      []VerdictDifference `json:"examples,omitempty"`
+	Time        time.Time `json:"time"`
+	Strategy    string    `json:"strategy"`
+	Version     string    `json:"version"`
+	Kind        sdk.Kind  `json:"kind"`
+	Outcome     Outcome   `json:"outcome"`
+	Error       string    `json:"error,omitempty"`
+	TookSeconds float64   `json:"tookSeconds"`
+	Acting      *PlanCost `json:"acting,omitempty"` // of plans
+	Candidate   *PlanCost `json:"candidate,omitempty"`
+	// ActingMoves and CandidateMoves are of plans that give nodes back.
+	ActingMoves    *MovesGain          `json:"actingMoves,omitempty"`
+	CandidateMoves *MovesGain          `json:"candidateMoves,omitempty"`
+	Verdicts       int                 `json:"verdicts,omitempty"` // of moves
+	Disagreements  int                 `json:"disagreements,omitempty"`
+	Examples       []VerdictDifference `json:"examples,omitempty"`
 }
 
 // VerdictDifference is a move that one accepts and the other refuses.
@@ -116,28 +124,28 @@ func (h *Host) shadowsOf(ctx context.Context) []*shadow {
 	return h.generationOf(ctx).shadows
 }
 
-// showPrices lets shadows price the pools of a world, behind the call.
+// showPrices lets shadows price the pools of a world and pack for them, behind the call.
 func (h *Host) showPrices(ctx context.Context, m *market, w *model.World, acting *model.Prices) {
 	shadows := h.shadowsOf(ctx)
 	if len(shadows) == 0 || len(w.Pods) == 0 || len(w.Pools) == 0 {
 		return
 	}
-	costs := h.costsOf(w, acting)
+	costs := h.costsOf(m, w, acting)
 	for _, x := range shadows {
-		x.bg.try(func(ctx context.Context) { h.shadowPrices(ctx, x, m, w, costs) })
+		x.bg.try(func(ctx context.Context) { h.shadowPrices(ctx, x, w, costs) })
 	}
 }
 
-func (h *Host) shadowPrices(ctx context.Context, x *shadow, m *market, w *model.World, c *costs) {
+func (h *Host) shadowPrices(ctx context.Context, x *shadow, w *model.World, c *costs) {
 	if !h.enterShadow(x, sdk.InstanceSelection) {
 		return
 	}
 	defer x.slot.leave()
-	prices, out, took, err := x.slot.opinion(ctx, m, w, w.Pools)
+	prices, out, took, err := c.with(ctx, x.slot, w.Pools, w.Pools)
 	d := x.difference(sdk.InstanceSelection, out, took, err)
-	if out == OK && h.opts.Cost != nil {
+	if prices != nil && h.opts.Cost != nil {
 		acting, errActing := c.acting()
-		candidate, errCandidate := c.with(prices)
+		candidate, errCandidate := c.of(prices)
 		switch {
 		case errActing != nil:
 			d.Error = "plan of who acts: " + errActing.Error()
@@ -230,8 +238,12 @@ func (h *Host) enterShadow(x *shadow, kind sdk.Kind) bool {
 	return true
 }
 
-// foreign says that a slot is known not to serve a kind.
+// foreign says that a slot is known not to serve a kind. Of a chain the caller holds the
+// mu of its host.
 func (s *slot) foreign(kind sdk.Kind) bool {
+	if c, ok := s.local.(*chain); ok {
+		return c.foreign(kind)
+	}
 	if s.local != nil {
 		_, prices := s.local.(sdk.Pricer)
 		_, scores := s.local.(sdk.Scorer)
@@ -269,6 +281,11 @@ func (h *Host) note(x *shadow, d *Difference, took time.Duration, err error) {
 		s.WorstUSDPerHour = max(s.WorstUSDPerHour, d.Candidate.USDPerHour-d.Acting.USDPerHour)
 		s.NodesActing += int64(d.Acting.Nodes)
 		s.Nodes += int64(d.Candidate.Nodes)
+	}
+	if d.ActingMoves != nil {
+		s.MovePlans++
+		s.SavedUSDPerHourActing += d.ActingMoves.SavedUSDPerHour
+		s.SavedUSDPerHour += d.CandidateMoves.SavedUSDPerHour
 	}
 	s.Verdicts += int64(d.Verdicts)
 	s.Disagreements += int64(d.Disagreements)

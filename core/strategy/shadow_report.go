@@ -2,10 +2,11 @@ package strategy
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"slices"
 	"time"
+
+	"github.com/weir-project/weir/core/userfile"
+	"github.com/weir-project/weir/plugins/sdk"
 )
 
 // keptExamples of disagreements are shown of one candidate.
@@ -26,10 +27,12 @@ type ShadowSummary struct {
 	Last          time.Time       `json:"last"`
 	Calls         int             `json:"calls"`
 	Failures      map[Outcome]int `json:"failures"`
+	FirstError    string          `json:"firstError,omitempty"` // of the first call without an answer: why
 	P50Seconds    float64         `json:"p50Seconds"`
 	P99Seconds    float64         `json:"p99Seconds"`
 	Plans         PlanDifferences `json:"plans"`
 	Worst         *WorstPlan      `json:"worst,omitempty"` // the one that is dearest beside that of who acts
+	Moves         MoveDifferences `json:"moves"`
 	Verdicts      int             `json:"verdicts"`
 	Disagreements int             `json:"disagreements"`
 	Examples      []ShadowExample `json:"examples"`
@@ -50,6 +53,27 @@ type PlanDifferences struct {
 	UnplacedCandidate   int     `json:"unplacedCandidate"`
 }
 
+// MoveDifferences compares plans that give nodes back, of a candidate that finds moves by
+// itself, with those of who acts. Sums are over plans, each of which began at the nodes that
+// there were then: what one of them saves the next may find again.
+type MoveDifferences struct {
+	Compared                 int     `json:"compared"`
+	SavedUSDPerHourActing    float64 `json:"savedUsdPerHourActing"`
+	SavedUSDPerHourCandidate float64 `json:"savedUsdPerHourCandidate"`
+	RemovedActing            int     `json:"removedActing"` // nodes
+	RemovedCandidate         int     `json:"removedCandidate"`
+	LaunchedActing           int     `json:"launchedActing"`
+	LaunchedCandidate        int     `json:"launchedCandidate"`
+}
+
+func (m *MoveDifferences) add(acting, candidate *MovesGain) {
+	m.Compared++
+	m.SavedUSDPerHourActing += acting.SavedUSDPerHour
+	m.SavedUSDPerHourCandidate += candidate.SavedUSDPerHour
+	m.RemovedActing, m.RemovedCandidate = m.RemovedActing+acting.Removed, m.RemovedCandidate+candidate.Removed
+	m.LaunchedActing, m.LaunchedCandidate = m.LaunchedActing+acting.Launched, m.LaunchedCandidate+candidate.Launched
+}
+
 // WorstPlan is one pair of plans.
 type WorstPlan struct {
 	At        time.Time `json:"at"`
@@ -63,8 +87,9 @@ type ShadowExample struct {
 	VerdictDifference
 }
 
-// ReadShadows reads files or folders of what shadows made of problems. That the last line
-// of a file is not finished is a warning; everything else that is wrong a *RecordError.
+// ReadShadows reads files or folders of what shadows made of problems. What is wrong with
+// a file is a *RecordError; that the last line of one in a folder, into which somebody may
+// be writing, is not finished is a warning.
 func ReadShadows(paths []string) (*ShadowReport, error) {
 	rep := &ShadowReport{Kind: "ShadowReport", Candidates: []ShadowSummary{}, Warnings: []string{}}
 	sums := map[string]*ShadowSummary{}
@@ -75,7 +100,7 @@ func ReadShadows(paths []string) (*ShadowReport, error) {
 			return nil, err
 		}
 		for _, file := range files {
-			if err := rep.add(file, sums, took); err != nil {
+			if err := rep.add(file, file != path, sums, took); err != nil {
 				return nil, err
 			}
 		}
@@ -92,8 +117,8 @@ func ReadShadows(paths []string) (*ShadowReport, error) {
 	return rep, nil
 }
 
-func (rep *ShadowReport) add(file string, sums map[string]*ShadowSummary, took map[string][]time.Duration) error {
-	f, err := os.Open(file)
+func (rep *ShadowReport) add(file string, growing bool, sums map[string]*ShadowSummary, took map[string][]time.Duration) error {
+	f, err := userfile.Open(file)
 	if err != nil {
 		return err
 	}
@@ -101,8 +126,8 @@ func (rep *ShadowReport) add(file string, sums map[string]*ShadowSummary, took m
 	for r, err := range ReadRecords(f, file) {
 		var bad *RecordError
 		switch {
-		case errors.As(err, &bad) && bad.Unfinished:
-			rep.Warnings = append(rep.Warnings, fmt.Sprintf("%s: line %d is not finished and was left out", file, bad.Line))
+		case growing && errors.As(err, &bad) && bad.Unfinished:
+			rep.Warnings = append(rep.Warnings, bad.LeftOut())
 			return nil
 		case err != nil:
 			return err
@@ -129,6 +154,9 @@ func (s *ShadowSummary) add(d *Difference) {
 	}
 	if d.Outcome != OK {
 		s.Failures[d.Outcome]++
+		if s.FirstError == "" {
+			s.FirstError = sdk.Printable(d.Error, MaxError)
+		}
 	}
 	if d.Acting != nil && d.Candidate != nil {
 		p := &s.Plans
@@ -149,6 +177,9 @@ func (s *ShadowSummary) add(d *Difference) {
 		if s.Worst == nil || dearer > s.Worst.Candidate.USDPerHour-s.Worst.Acting.USDPerHour+1e-9 {
 			s.Worst = &WorstPlan{At: d.Time, Acting: *d.Acting, Candidate: *d.Candidate}
 		}
+	}
+	if d.ActingMoves != nil && d.CandidateMoves != nil {
+		s.Moves.add(d.ActingMoves, d.CandidateMoves)
 	}
 	s.Verdicts += d.Verdicts
 	s.Disagreements += d.Disagreements

@@ -1,7 +1,9 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -38,8 +40,9 @@ type Status struct {
 	Starts     int // processes started since it was configured
 	Failures   int // in a row
 	LastError  string
-	Pending    bool  // of a configuration that is not in service yet
-	Fence      Fence // what keeps the last process that was ready from the rest of the machine
+	Pending    bool   // of a configuration that is not in service yet
+	WaitsFor   string // name of the strategy that this configuration waits for first; empty = none
+	Fence      Fence  // what keeps the last process that was ready from the rest of the machine
 	Role       Role
 	Counts
 	// Trial tells about the probation that the strategy is on or has passed, RolledBack
@@ -82,10 +85,13 @@ type slot struct {
 
 	mu       sync.Mutex // guards what follows
 	status   Status
+	why      error         // of status.LastError
 	inst     *instance     // nil where no process is ready
 	since    time.Time     // since when it is ready
 	manifest *sdk.Manifest // of the last process, nil = there was none yet
 	late     int           // calls in a row without an answer
+	hung     bool          // it was ended because of them
+	answered time.Time     // when the last call was that it did answer, zero = none was
 	calls    int           // under way
 	idle     chan struct{}
 	asleep   bool // no new calls; the process is ended, or soon will be
@@ -97,6 +103,7 @@ type slot struct {
 type slotOwner interface {
 	stateChanged()       // the status is another
 	fell(*slot)          // it has stopped serving
+	rose(*slot)          // it serves, by a process that is ready
 	problems() []problem // that a new process has to answer before it serves
 }
 
@@ -190,11 +197,11 @@ func (s *slot) run(ctx context.Context, done chan struct{}) {
 	for failures := 0; ; {
 		s.set(func(st *Status) { st.State = Starting })
 		began := time.Now()
-		err := s.serve(ctx, &began)
+		err := shown(s.serve(ctx, &began))
 		if ctx.Err() != nil {
 			return
 		}
-		if !began.IsZero() && time.Since(began) >= s.opts.Steady {
+		if s.steady(began) {
 			failures = 0
 		}
 		failures++
@@ -203,6 +210,9 @@ func (s *slot) run(ctx context.Context, done chan struct{}) {
 			state, wait = Broken, s.opts.BreakFor
 		}
 		s.log.Warn("strategy is not serving", zap.Error(err), zap.Int("failures", failures), zap.Duration("nextTryIn", wait), zap.String("state", string(state)))
+		s.mu.Lock()
+		s.why = err
+		s.mu.Unlock()
 		s.set(func(st *Status) { st.State, st.PID, st.Failures, st.LastError = state, 0, failures, err.Error() })
 		s.owner.fell(s)
 		timer := time.NewTimer(wait)
@@ -213,6 +223,21 @@ func (s *slot) run(ctx context.Context, done chan struct{}) {
 			return
 		}
 	}
+}
+
+// steady says whether a process that was ready at began, zero = never, lived for long enough
+// that the failures before it are forgotten. One that hung lived until its last answer.
+func (s *slot) steady(began time.Time) bool {
+	if began.IsZero() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until := time.Now()
+	if s.hung {
+		until = s.answered
+	}
+	return until.Sub(began) >= s.opts.Steady
 }
 
 // serve starts a process and returns when it has ended, with the reason. began is set
@@ -243,23 +268,24 @@ func (s *slot) serve(ctx context.Context, began *time.Time) error {
 	}
 	if err := s.rehearse(startCtx, inst); err != nil {
 		inst.end(false)
-		return err
+		return cmp.Or(inst.excess(), err)
 	}
 	*began = time.Now()
 	pid := inst.pid()
 	s.log.Info("strategy is ready", zap.String("name", inst.manifest.Name), zap.String("strategyVersion", inst.manifest.Version),
 		zap.String("sha256", sum), zap.Int("pid", pid))
 	s.install(inst)
+	s.owner.rose(s)
 	s.set(func(st *Status) {
 		st.State, st.PID, st.Version, st.LastError, st.Fence = Ready, pid, inst.manifest.Version, "", inst.fence
 	})
-	err = s.watch(ctx, inst, pid)
-	s.install(nil)
-	inst.end(err != nil && ctx.Err() != nil)
-	if err == nil {
-		err = inst.death()
+	select {
+	case <-inst.ended():
+	case <-ctx.Done():
 	}
-	return err
+	s.install(nil)
+	inst.end(!isClosed(inst.ended()))
+	return inst.death()
 }
 
 // connect starts the strategy's process, or dials its container.
@@ -267,34 +293,15 @@ func (s *slot) connect(ctx context.Context) (*instance, error) {
 	if s.spec.Socket != "" {
 		return dialInstance(ctx, s.spec, s.log)
 	}
-	return startInstance(ctx, s.spec, s.img, s.log, s.opts.Kernel)
-}
-
-// watch returns when the process has ended by itself, with nil, or has to end, with
-// the reason.
-func (s *slot) watch(ctx context.Context, inst *instance, pid int) error {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	guard := newWatchdog(pid, s.spec, s.opts.CPUWindow, inst.dir)
-	for {
-		select {
-		case <-inst.ended():
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-look.C:
-			if err := guard.look(time.Now()); err != nil {
-				return err
-			}
-		}
-	}
+	return startInstance(ctx, s.spec, s.img, s.log, s.opts.Kernel, s.opts.CPUWindow)
 }
 
 func (s *slot) install(inst *instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inst, s.late = inst, 0; inst != nil {
-		s.since, s.manifest = time.Now(), inst.manifest
+		s.since, s.manifest, s.hung, s.answered = time.Now(), inst.manifest, false, time.Time{}
+		s.tally.afresh(s.since)
 	}
 }
 
@@ -333,6 +340,13 @@ func (s *slot) state() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status.State
+}
+
+// asked says whether there was a call.
+func (s *slot) asked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tally.counts.Calls > 0
 }
 
 func (s *slot) count(c Call) {
@@ -454,9 +468,7 @@ func (s *slot) rehearse(ctx context.Context, inst *instance) error {
 			continue
 		}
 		p.prepare()
-		callCtx, cancel := context.WithTimeout(ctx, s.callTimeout())
-		_, err := inst.put(callCtx, p.input)
-		cancel()
+		_, err := inst.put(allow(ctx, s.callTimeout(ctx)), p.input)
 		if err != nil {
 			return fmt.Errorf("self-test on a recorded problem of %s (%s): %w", p.kind, outcome(err, isClosed(inst.ended())), err)
 		}
@@ -464,9 +476,13 @@ func (s *slot) rehearse(ctx context.Context, inst *instance) error {
 	return nil
 }
 
-func (s *slot) callTimeout() time.Duration {
+// callTimeout bounds a call that is made with ctx.
+func (s *slot) callTimeout(ctx context.Context) time.Duration {
 	if s.spec.CallTimeout != 0 {
 		return s.spec.CallTimeout
+	}
+	if c, ok := s.local.(*chain); ok {
+		return c.callTimeout(ctx, s.opts.CallTimeout)
 	}
 	return s.opts.CallTimeout
 }
@@ -474,14 +490,15 @@ func (s *slot) callTimeout() time.Duration {
 // ask lets the strategy answer: its process, or itself where it is in process. It
 // answers the version that was asked and how it went.
 func (s *slot) ask(ctx context.Context, q *question) (string, Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.within(s.callTimeout()))
-	defer cancel()
+	limit := q.within(s.callTimeout(ctx))
+	curtailed := lessThan(ctx, limit)
 	if s.local != nil {
-		if _, ok := s.local.(*chain); ok {
-			q.prepare() // for members in processes of their own
+		local := s.local
+		if c, ok := local.(*chain); ok {
+			local = c.once()
 		}
-		err := guarded(func() error { return q.local(ctx, s.local) })
-		return s.local.Describe().Version, outcome(err, false), err
+		err := askLocal(ctx, q, local, limit)
+		return local.Describe().Version, outcome(err, false), err
 	}
 	s.mu.Lock()
 	inst, st := s.inst, s.status
@@ -499,10 +516,42 @@ func (s *slot) ask(ctx context.Context, q *question) (string, Outcome, error) {
 		return version, Refused, err
 	}
 	q.prepare()
-	err := q.remote(ctx, inst)
+	err := shown(q.remote(allow(ctx, limit), inst))
 	out := outcome(err, isClosed(inst.ended()))
-	s.countLate(inst, out)
+	gaveUp := errors.Is(ctx.Err(), context.Canceled) || curtailed && out == Late
+	if !gaveUp { // who gives up says nothing about the strategy
+		s.countLate(inst, out, err)
+	}
 	return version, out, err
+}
+
+// askLocal lets a strategy in this process answer. The members of a chain have the time
+// for it, each in its own process.
+func askLocal(ctx context.Context, q *question, local sdk.Strategy, limit time.Duration) error {
+	if _, ok := local.(*chain); ok {
+		q.prepare()
+		ctx = allow(ctx, limit)
+	} else {
+		a, began := allowanceOf(ctx), time.Now()
+		if a != nil {
+			limit = min(limit, a.left)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+		defer func() { a.use(time.Since(began)) }()
+	}
+	return guarded(func() error { return q.local(ctx, local) })
+}
+
+// lessThan says whether the caller leaves clearly less time than a strategy may take, as a
+// chain with a time-out of its own does.
+func lessThan(ctx context.Context, limit time.Duration) bool {
+	if a := allowanceOf(ctx); a != nil && a.left < limit-limit/10 {
+		return true
+	}
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < limit-limit/10
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -515,18 +564,19 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // countLate ends a process that does not answer any more, so that it is started again.
-func (s *slot) countLate(inst *instance, out Outcome) {
+func (s *slot) countLate(inst *instance, out Outcome, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inst != inst {
 		return
 	}
 	if out != Late {
-		s.late = 0
+		s.late, s.answered = 0, time.Now()
 		return
 	}
-	if s.late++; s.late == maxLate {
+	if s.late++; s.late == maxLate || errors.Is(err, errSlow) {
 		s.log.Warn("strategy does not answer, ending its process", zap.Int("lateCalls", s.late))
+		s.hung = true
 		inst.kill()
 	}
 }
@@ -551,7 +601,7 @@ func localPrice(ctx context.Context, strategy sdk.Strategy, req *sdk.PriceReques
 	if err != nil {
 		return nil, &refusal{err.Error()}
 	}
-	return ans, checkPrices(req, ans)
+	return ans, checkPrices(req, ans, nil)
 }
 
 // localScore is localPrice for moves.

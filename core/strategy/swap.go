@@ -1,7 +1,6 @@
 package strategy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -220,31 +219,25 @@ func (h *Host) pass(t *trial) {
 	h.opts.OnState(st)
 }
 
-// Swap changes or adds one strategy and leaves the rest of the configuration as it is. It
-// returns when the new one is in service, or with the reason why it is not: then the one
-// before goes on, and the host goes on trying until the configuration is another.
-func (h *Host) Swap(ctx context.Context, spec Spec) error {
-	h.mu.RLock()
-	config := h.desired
-	h.mu.RUnlock()
-	config.Strategies = slices.Clone(config.Strategies)
-	if i := slices.IndexFunc(config.Strategies, func(s Spec) bool { return s.Name == spec.Name }); i >= 0 {
-		config.Strategies[i] = spec
-	} else {
-		config.Strategies = append(config.Strategies, spec)
-	}
-	if err := h.Apply(config); err != nil {
-		return err
-	}
-	return h.Settled(ctx)
-}
-
 // rouse wakes a slot or sends it to sleep, in the background. The caller holds mu.
 func (h *Host) rouse(s *slot, awake bool) {
 	if h.closed || !s.sleep(!awake) {
 		return
 	}
 	h.work.Go(s.settlePower)
+}
+
+// rose implements slotOwner: what a chain of it did without it says nothing any more.
+func (h *Host) rose(s *slot) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, x := range h.current.held() {
+		if slices.ContainsFunc(x.spec.Chain, func(m ChainMember) bool { return h.current.slots[m.Strategy] == s }) {
+			x.mu.Lock()
+			x.tally.afresh(time.Now())
+			x.mu.Unlock()
+		}
+	}
 }
 
 // fell implements slotOwner.
@@ -311,7 +304,7 @@ func (h *Host) watch(gen, before *generation) {
 }
 
 // Status tells about all strategies: those in service by name, then those that stand
-// by, then those of a configuration that is not in service yet.
+// by, then built-ins that only annotations name and that were asked, then those of a configuration that is not in service yet.
 func (h *Host) Status() []Status {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -319,10 +312,21 @@ func (h *Host) Status() []Status {
 	for _, s := range h.current.held() {
 		out = append(out, h.statusOf(s))
 	}
+	for _, name := range sortedNames(h.extra) {
+		if s := h.extra[name]; h.current.slots[name] == nil && s.asked() {
+			st := s.snapshot()
+			st.Role = Serving
+			out = append(out, st)
+		}
+	}
+	if h.next == nil {
+		return out
+	}
+	waitsFor := h.next.waitsFor(h.current)
 	for _, s := range h.next.held() {
 		if !h.current.has(s) {
 			st := s.snapshot()
-			st.Pending, st.Role = true, Serving
+			st.Pending, st.Role, st.WaitsFor = true, Serving, waitsFor
 			if h.next.config.onlyShadow(s.spec.Name) {
 				st.Role = Shadow
 			}

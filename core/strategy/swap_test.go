@@ -2,7 +2,9 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +34,25 @@ func factored(t testing.TB, factor float64, behaviour ...string) Spec {
 
 func everywhere(spec Spec) Config {
 	return Config{Strategies: []Spec{spec}, InstanceSelection: spec.Name, Consolidation: spec.Name}
+}
+
+// Swap changes or adds one strategy and leaves the rest of the configuration as it is. It
+// returns when the new one is in service, or with the reason why it is not: then the one
+// before goes on, and the host goes on trying until the configuration is another.
+func (h *Host) Swap(ctx context.Context, spec Spec) error {
+	h.mu.RLock()
+	config := h.desired
+	h.mu.RUnlock()
+	config.Strategies = slices.Clone(config.Strategies)
+	if i := slices.IndexFunc(config.Strategies, func(s Spec) bool { return s.Name == spec.Name }); i >= 0 {
+		config.Strategies[i] = spec
+	} else {
+		config.Strategies = append(config.Strategies, spec)
+	}
+	if err := h.Apply(config); err != nil {
+		return err
+	}
+	return h.Settled(ctx)
 }
 
 func testMoves(w *model.World) []*model.Command {
@@ -200,7 +221,7 @@ func TestRollBackOnErrors(t *testing.T) {
 		t.Fatalf("rolled back: %+v", back)
 	}
 	mu.Lock()
-	if len(told) != 1 || told[0] != *back {
+	if len(told) != 1 || !cmp.Equal(told[0], *back) {
 		t.Errorf("told %+v, want once what the status says", told)
 	}
 	mu.Unlock()
@@ -427,7 +448,7 @@ func TestLastGoodSleeps(t *testing.T) {
 	if p := price(t, h); p.Outcome != "dead" || int(p.Offerings[1].USDPerHour*100+0.5) != 6 {
 		t.Errorf("outcome %s, price %v, want dead and twice the market", p.Outcome, p.Offerings[1].USDPerHour)
 	}
-	if err := h.RollBack(context.Background(), "fake", "somebody said so"); err != nil {
+	if _, err := h.RollBack(context.Background(), "fake", "somebody said so"); err != nil {
 		t.Fatal(err)
 	}
 	if p := price(t, h); p.Outcome != "ok" || int(p.Offerings[1].USDPerHour*100+0.5) != 6 {
@@ -436,7 +457,7 @@ func TestLastGoodSleeps(t *testing.T) {
 	if st := statusOf(h, "fake"); st.RolledBack == nil || st.RolledBack.Why != "somebody said so" {
 		t.Errorf("rolled back %+v", st.RolledBack)
 	}
-	if err := h.RollBack(context.Background(), "fake", "again"); err == nil {
+	if _, err := h.RollBack(context.Background(), "fake", "again"); !errors.Is(err, ErrNoLastGood) {
 		t.Error("rolled back to nothing")
 	}
 }
@@ -569,4 +590,59 @@ func TestOneDeathIsOneFault(t *testing.T) {
 	if st := statusOf(h, "fake"); st.RolledBack == nil {
 		t.Errorf("trial %+v, want it rolled back", st.Trial)
 	}
+}
+
+// TestSwapBesideABrokenOne: a strategy that is in service and does not start keeps no other
+// from being changed; what it is newly needed for waits for it, and says so.
+func TestSwapBesideABrokenOne(t *testing.T) {
+	t.Parallel()
+	broken := fakeSpec(t, "broken", "die")
+	with := func(factor float64, change func(*Config)) Config {
+		c := everywhere(factored(t, factor))
+		c.Strategies = append(c.Strategies, broken)
+		change(&c)
+		return c
+	}
+	apply := func(h *Host, c Config) {
+		t.Helper()
+		if err := h.Apply(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := testHost(t, with(1, func(*Config) {}))
+	until(t, "one is ready and one is not", func() bool {
+		return statusOf(h, "fake").State == Ready && statusOf(h, "broken").Failures > 0
+	})
+	apply(h, with(2, func(*Config) {}))
+	until(t, "the swap", func() bool { return price(t, h).Offerings[1].USDPerHour == 0.06 })
+
+	for name, needs := range map[string]func(*Config){
+		"bound": func(c *Config) { c.Consolidation = "broken" },
+		"in a chain": func(c *Config) {
+			c.Strategies = append(c.Strategies, Spec{Name: "mix", Chain: []ChainMember{{Strategy: "broken", Required: true}}})
+		},
+	} {
+		apply(h, with(3, needs))
+		until(t, "what is to come is ready, "+name, func() bool {
+			st := pendingOf(h, "fake")
+			return st.State == Ready && st.WaitsFor == "broken"
+		})
+		if p := price(t, h); p.Offerings[1].USDPerHour != 0.06 {
+			t.Errorf("%s: price %v, want that of the version before", name, p.Offerings[1].USDPerHour)
+		}
+	}
+	apply(h, with(3, func(c *Config) { c.Shadow = []string{"broken"} }))
+	until(t, "the swap", func() bool { return price(t, h).Offerings[1].USDPerHour == 0.09 })
+	apply(h, with(4, func(*Config) {})) // from shadow to acting
+	until(t, "it waits", func() bool { return pendingOf(h, "fake").WaitsFor == "broken" })
+}
+
+// pendingOf is the status of a strategy of the configuration that is not in service yet.
+func pendingOf(h *Host, name string) Status {
+	for _, st := range h.Status() {
+		if st.Name == name && st.Pending {
+			return st
+		}
+	}
+	return Status{}
 }

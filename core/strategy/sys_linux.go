@@ -34,6 +34,15 @@ func awaitEnd(pid int) {
 // did not leave its group.
 func killGroup(cmd *exec.Cmd) { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 
+// inGroup says whether a process is the leader of a group or one of the others in it.
+func inGroup(pid, leader int) bool {
+	if pid <= 0 || pid == leader { // 0 is of a name space that is not ours
+		return pid == leader
+	}
+	group, err := unix.Getpgid(pid)
+	return err == nil && group == leader
+}
+
 // taken is what a process has taken of the machine.
 type taken struct {
 	memory  int64         // of its own, shared memory, swap and page tables included, without what it maps from files; bytes

@@ -16,6 +16,9 @@ func awaitEnd(int) {}
 // killGroup ends the child.
 func killGroup(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
 
+// inGroup knows nothing here.
+func inGroup(int, int) bool { return true }
+
 // taken is what a process has taken of the machine.
 type taken struct {
 	memory  int64

@@ -12,24 +12,24 @@ const lookEvery = 200 * time.Millisecond
 // watchdog holds what a process takes against its ceilings. The kernel's own limits
 // are the second line: they bound what can be taken between two looks.
 type watchdog struct {
-	pid    int
 	spec   Spec
-	window time.Duration
-	dir    string // its own folder, empty = none
+	window time.Duration // of processor time
+	dir    string        // its own folder, empty = none
 
+	pid   int
 	began time.Time     // of the window
 	cpu   time.Duration // that it had taken then
 }
 
-func newWatchdog(pid int, spec Spec, window time.Duration, dir string) *watchdog {
-	return &watchdog{pid: pid, spec: spec, window: window, dir: dir}
+func newWatchdog(spec Spec, window time.Duration, dir string) *watchdog {
+	return &watchdog{spec: spec, window: window, dir: dir}
 }
+
+// begin says which process it is, and since when.
+func (w *watchdog) begin(pid int, now time.Time) { w.pid, w.began = pid, now }
 
 // look is an error if the process has to end, with the reason.
 func (w *watchdog) look(now time.Time) error {
-	if w.pid == 0 { // in a container, which has ceilings of its own
-		return nil
-	}
 	t, ok := look(w.pid)
 	if !ok {
 		return nil
@@ -65,10 +65,6 @@ func (w *watchdog) judge(t taken, now time.Time) error {
 		return fmt.Errorf("the process was ended: it had %d threads, %d is the most", t.threads, maxThreads)
 	}
 	if w.spec.CPULimit <= 0 {
-		return nil
-	}
-	if w.began.IsZero() {
-		w.began, w.cpu = now, t.cpu
 		return nil
 	}
 	passed := now.Sub(w.began)

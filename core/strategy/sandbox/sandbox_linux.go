@@ -105,6 +105,9 @@ func execute(path string, argv, env []*byte) error {
 	return fmt.Errorf("executing %s: %w", what, errno)
 }
 
+// maxStack is the usual size of a stack, bytes. What it grows by is not counted as data.
+const maxStack = 8 << 20
+
 // take lowers the limits of this process for good.
 func (c Ceilings) take() error {
 	limits := []struct {
@@ -114,6 +117,7 @@ func (c Ceilings) take() error {
 	}{
 		{"file size", unix.RLIMIT_FSIZE, 0}, {"core size", unix.RLIMIT_CORE, 0}, {"locked memory", unix.RLIMIT_MEMLOCK, 0},
 		{"message queues", unix.RLIMIT_MSGQUEUE, 0}, {"real-time priority", unix.RLIMIT_RTPRIO, 0}, {"nice", unix.RLIMIT_NICE, 0},
+		{"stack", unix.RLIMIT_STACK, maxStack},
 	}
 	for _, l := range append(limits, []struct {
 		name  string

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -83,12 +85,23 @@ func try(secret string, host int) map[string]string {
 	note("remove the secret", os.Remove(secret))
 	note("truncate the secret", unix.Truncate(secret, 0))
 	note("make a link to it", os.Link(secret, "link"))
+	for name, err := range metadata(secret) {
+		note(name, err)
+	}
 	note("socket TCP", socket(unix.AF_INET, unix.SOCK_STREAM))
 	note("socket TCP6", socket(unix.AF_INET6, unix.SOCK_STREAM))
 	note("socket UDP", socket(unix.AF_INET, unix.SOCK_DGRAM))
 	note("socket netlink", socket(unix.AF_NETLINK, unix.SOCK_RAW))
 	note("socket packet", socket(unix.AF_PACKET, unix.SOCK_RAW))
 	note("socket unix datagram", socket(unix.AF_UNIX, unix.SOCK_DGRAM))
+	for name, kind := range map[string]int{"may: a pair of streams": unix.SOCK_STREAM, "a pair of datagrams": unix.SOCK_DGRAM, "a pair of packets": unix.SOCK_SEQPACKET} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+		note(name, err)
+		if err == nil {
+			unix.Close(pair[0])
+			unix.Close(pair[1])
+		}
+	}
 	_, err = net.Dial("unix", "\x00"+secret)
 	note("dial abstract", err)
 	_, err = net.Dial("unix", secret+".sock")
@@ -109,21 +122,86 @@ func try(secret string, host int) map[string]string {
 	note("shared memory", raw(unix.SYS_SHMGET, 0, 4096, 0o1600))
 	_, err = unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_ANON)
 	note("map shared memory", err)
+	for name, err := range room() {
+		note(name, err)
+	}
 	note("a capability", unix.Mknod("device", unix.S_IFCHR|0o600, 0x103))
 	memory, err := unix.MemfdCreate("m", 0)
 	note("may: a file in memory", err)
 	note("of some size", unix.Ftruncate(memory, 4096))
+	note("more stack", unix.Setrlimit(unix.RLIMIT_STACK, &unix.Rlimit{Cur: 1 << 30, Max: 1 << 30}))
 	note("more descriptors", unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 12, Max: 1 << 12}))
 	note("allocate without end", allocate())
 	return out
 }
 
 func raw(nr uintptr, args ...uintptr) error {
-	args = append(args, 0, 0, 0)
-	if _, _, errno := unix.Syscall(nr, args[0], args[1], args[2]); errno != 0 {
+	args = append(args, 0, 0, 0, 0)
+	if _, _, errno := unix.Syscall6(nr, args[0], args[1], args[2], args[3], 0, 0); errno != 0 {
 		return errno
 	}
 	return nil
+}
+
+// metadata changes what is known about a file that belongs to this process's own user,
+// in every way that this architecture has.
+func metadata(path string) map[string]error {
+	name, err := unix.BytePtrFromString(path)
+	if err != nil {
+		return map[string]error{"metadata": err}
+	}
+	// Behind Landlock it cannot be opened; the names go all the same.
+	fd, here, at := ^uintptr(0), uintptr(unix.AT_FDCWD&(1<<64-1)), uintptr(unsafe.Pointer(name))
+	if f, err := unix.Open(path, unix.O_RDONLY, 0); err == nil {
+		defer unix.Close(f)
+		fd = uintptr(f)
+	}
+	me, mine := uintptr(os.Getuid()), uintptr(os.Getgid())
+	out := map[string]error{"metadata: fchmod": raw(unix.SYS_FCHMOD, fd, 0o600), "metadata: fchmodat": raw(unix.SYS_FCHMODAT, here, at, 0o600),
+		"metadata: fchmodat2": raw(unix.SYS_FCHMODAT2, here, at, 0o600), "metadata: fchown": raw(unix.SYS_FCHOWN, fd, me, mine),
+		"metadata: fchownat": raw(unix.SYS_FCHOWNAT, here, at, me, mine), "metadata: utimensat": raw(unix.SYS_UTIMENSAT, here, at),
+		"metadata: flags": raw(unix.SYS_IOCTL, fd, unix.FS_IOC_SETFLAGS, at)}
+	for call, nr := range map[string]uintptr{"setxattr": unix.SYS_SETXATTR, "lsetxattr": unix.SYS_LSETXATTR, "removexattr": unix.SYS_REMOVEXATTR, "lremovexattr": unix.SYS_LREMOVEXATTR} {
+		out["metadata: "+call] = raw(nr, at, at)
+	}
+	for call, nr := range map[string]uintptr{"fsetxattr": unix.SYS_FSETXATTR, "fremovexattr": unix.SYS_FREMOVEXATTR} {
+		out["metadata: "+call] = raw(nr, fd, at)
+	}
+	for call, nr := range map[string]uintptr{"setxattrat": unix.SYS_SETXATTRAT, "removexattrat": unix.SYS_REMOVEXATTRAT, "file_setattr": unix.SYS_FILE_SETATTR} {
+		out["metadata: "+call] = raw(nr, here, at)
+	}
+	for call, nr := range olderMetadata {
+		out["metadata: "+call] = raw(nr, at)
+	}
+	return out
+}
+
+// room asks for memory and other things that no limit counts.
+func room() map[string]error {
+	out := map[string]error{"asynchronous input and output": raw(unix.SYS_IO_SETUP, 1), "write a whole disk": raw(unix.SYS_SYNCFS, ^uintptr(0))}
+	grows := func(flags int) error {
+		_, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|flags)
+		return err
+	}
+	out["may: map private memory"], out["map what grows"], out["map huge pages"] = grows(0), grows(unix.MAP_GROWSDOWN), grows(unix.MAP_HUGETLB)
+	var onStack [4096]byte // any address will do: the filter does not know what is mapped there
+	out["move a mapping"] = raw(unix.SYS_MREMAP, uintptr(unsafe.Pointer(&onStack)), 4096, 1<<30, unix.MREMAP_MAYMOVE)
+	_, out["a file of huge pages"] = unix.MemfdCreate("m", unix.MFD_HUGETLB)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		out["may: a pipe"] = err
+		return out
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	_, out["a larger pipe"] = unix.FcntlInt(uintptr(pipe[0]), unix.F_SETPIPE_SZ, 1<<20)
+	_, out["a lease"] = unix.FcntlInt(uintptr(pipe[0]), unix.F_SETLEASE, unix.F_RDLCK)
+	out["type at the terminal"] = raw(unix.SYS_IOCTL, uintptr(pipe[0]), unix.TIOCSTI)
+	if memory, err := unix.MemfdCreate("m", 0); err == nil {
+		out["room for a file"] = unix.Fallocate(memory, unix.FALLOC_FL_KEEP_SIZE, 0, 1<<20)
+		unix.Close(memory)
+	}
+	return out
 }
 
 func thread() error {
@@ -209,7 +287,8 @@ func ourselves(t *testing.T) *os.File {
 }
 
 var may = map[string]string{"may: make a file": "done", "may: remove it": "done", "may: listen": "done", "may: read /dev/urandom": "done",
-	"may: a thread more": "done", "may: signal itself": "done", "may: a file in memory": "done"}
+	"may: a thread more": "done", "may: signal itself": "done", "may: a file in memory": "done", "may: a pair of streams": "done",
+	"may: map private memory": "done"}
 
 // noFiles is what any version of Landlock keeps.
 var noFiles = map[string]string{"read the secret": "EACCES", "read by /proc": "EACCES", "read the host's environment": "EACCES", "list /": "EACCES",
@@ -219,10 +298,13 @@ var noFiles = map[string]string{"read the secret": "EACCES", "read by /proc": "E
 var noWay = map[string]string{"truncate the secret": "EPERM", "socket TCP": "EPERM", "socket TCP6": "EPERM", "socket UDP": "EPERM", "socket netlink": "EPERM",
 	"socket packet": "EPERM", "socket unix datagram": "EPERM", "dial abstract": "EPERM", "dial a path": "EPERM", "signal the host": "EPERM",
 	"signal a thread of the host": "EPERM", "trace the host": "EPERM", "the host's limits": "EPERM", "forget the parent-death signal": "EPERM",
-	"leave the group": "EPERM", "start a process": "EPERM", "io_uring": "ENOSYS", "shared memory": "EPERM", "map shared memory": "EPERM"}
+	"leave the group": "EPERM", "start a process": "EPERM", "io_uring": "ENOSYS", "shared memory": "EPERM", "map shared memory": "EPERM",
+	"a pair of datagrams": "EPERM", "a pair of packets": "EPERM", "map what grows": "EPERM", "map huge pages": "EPERM", "move a mapping": "EPERM",
+	"a file of huge pages": "EPERM", "a larger pipe": "EPERM", "a lease": "EPERM", "type at the terminal": "EPERM", "room for a file": "EPERM",
+	"asynchronous input and output": "EPERM", "write a whole disk": "EPERM"}
 
 // ceilings hold everywhere.
-var ceilings = map[string]string{"of some size": "EFBIG", "more descriptors": "EPERM", "allocate without end": "ENOMEM"}
+var ceilings = map[string]string{"of some size": "EFBIG", "more descriptors": "EPERM", "more stack": "EPERM", "allocate without end": "ENOMEM"}
 
 func compare(t *testing.T, got map[string]string, wants ...map[string]string) {
 	t.Helper()
@@ -237,17 +319,48 @@ func compare(t *testing.T, got map[string]string, wants ...map[string]string) {
 	}
 }
 
+// untouched holds what is known about the secret against what came of the tries to
+// change it: none may have got through.
+func untouched(t *testing.T, got map[string]string) {
+	t.Helper()
+	n := 0
+	for name, came := range got {
+		if !strings.HasPrefix(name, "metadata: ") {
+			continue
+		}
+		if n++; came != "EPERM" {
+			t.Errorf("%s: %s, want EPERM", name, came)
+		}
+	}
+	if want := 16 + len(olderMetadata); n != want {
+		t.Errorf("%d ways to change metadata were tried, want %d", n, want)
+	}
+}
+
 // TestWhole is the fence of a kernel that has everything.
 func TestWhole(t *testing.T) {
 	t.Parallel()
-	compare(t, run(t, Kernel{Landlock: 7, Seccomp: true}, nil), may, noFiles, noWay, ceilings)
+	got := run(t, Kernel{Landlock: 7, Seccomp: true}, nil)
+	compare(t, got, may, noFiles, noWay, ceilings)
+	untouched(t, got)
 }
 
 // TestOlder is the fence of AL2023's first kernel, Linux 6.1: the tokens are out of
 // reach, and the filter keeps the rest.
 func TestOlder(t *testing.T) {
 	t.Parallel()
-	compare(t, run(t, Kernel{Landlock: 2, Seccomp: true}, nil), may, noFiles, noWay, ceilings)
+	got := run(t, Kernel{Landlock: 2, Seccomp: true}, nil)
+	compare(t, got, may, noFiles, noWay, ceilings)
+	untouched(t, got)
+}
+
+// TestFilterAlone is the fence of a kernel without Landlock: what can be opened can be
+// read, and nobody can change what is known about it.
+func TestFilterAlone(t *testing.T) {
+	t.Parallel()
+	got := run(t, Kernel{Seccomp: true}, nil)
+	compare(t, got, may, noWay, ceilings, map[string]string{"read the secret": "done"})
+	untouched(t, got)
 }
 
 // TestLandlockAlone is the fence of a machine without a filter.
@@ -255,6 +368,9 @@ func TestLandlockAlone(t *testing.T) {
 	t.Parallel()
 	got := run(t, Kernel{Landlock: 6}, nil)
 	compare(t, got, may, noFiles, ceilings, map[string]string{"dial abstract": "EPERM", "signal the host": "EPERM", "trace the host": "EPERM", "truncate the secret": "EACCES"})
+	if got["metadata: fchmodat"] != "done" {
+		t.Errorf("a change of mode: %s; if Landlock keeps it, Whole need not ask for the filter", got["metadata: fchmodat"])
+	}
 	if got["socket UDP"] != "done" {
 		t.Errorf("a socket for UDP: %s; if Landlock keeps it, Whole need not ask for the filter", got["socket UDP"])
 	}

@@ -31,8 +31,19 @@ var forbidden = []uint32{
 	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT,
 	unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
 	unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_REBOOT,
+	unix.SYS_OPEN_TREE_ATTR, unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT, unix.SYS_LISTNS,
 	// Landlock learned of this one in version 3.
 	unix.SYS_TRUNCATE,
+	// What is known about a file, of which no version of Landlock knows: modes, owners,
+	// times, attributes.
+	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT, unix.SYS_FILE_SETATTR,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
+	// Room that no limit counts: blocks of a file that stays empty, and mappings that are
+	// moved, since those that were a stack are not counted as data. Allocators do without.
+	unix.SYS_FALLOCATE, unix.SYS_MREMAP, unix.SYS_MAP_SHADOW_STACK,
+	// What is one for the whole machine.
+	unix.SYS_IO_SETUP, unix.SYS_SYNC, unix.SYS_SYNCFS,
 }
 
 // unknown are system calls that have an older form to fall back to, which programs
@@ -60,6 +71,8 @@ const (
 const (
 	fSetOwn, fSetOwnEx  = 8, 15
 	fioSetOwn, siocSPGR = 0x8901, 0x8902
+	fsSetVersion        = 0x40087602 // FS_IOC_SETVERSION
+	fsSetXattr          = 0x401c5820 // FS_IOC_FSSETXATTR
 	sockTypeMask        = 0xf
 )
 
@@ -100,6 +113,49 @@ func except(arg uint32, values ...uint32) []unix.SockFilter {
 	return append(out, answer(permit))
 }
 
+// streams permits a call where it asks for a stream between processes of this machine,
+// and for no other kind of socket.
+func streams() []unix.SockFilter {
+	return []unix.SockFilter{loadArg(0), jump(unix.BPF_JEQ, unix.AF_UNIX, 1, 0), answer(refuse),
+		loadArg(1), mask(sockTypeMask), jump(unix.BPF_JEQ, unix.SOCK_STREAM, 1, 0), answer(refuse), answer(permit)}
+}
+
+// without refuses a call where one of these bits of an argument is set.
+func without(arg, bits uint32) []unix.SockFilter {
+	return []unix.SockFilter{loadArg(arg), jump(unix.BPF_JSET, bits, 0, 1), answer(refuse), answer(permit)}
+}
+
+// condition is what a system call is asked for before it is permitted.
+type condition struct {
+	nr   uint32
+	then []unix.SockFilter // ends with an answer
+}
+
+// conditions are for the calls that are forbidden with some arguments only.
+func conditions(pid uint32) []condition {
+	return []condition{
+		{unix.SYS_SOCKET, streams()},
+		{unix.SYS_SOCKETPAIR, streams()},
+		// Threads, and no processes.
+		{unix.SYS_CLONE, []unix.SockFilter{loadArg(0), jump(unix.BPF_JSET, unix.CLONE_THREAD, 1, 0), answer(refuse), answer(permit)}},
+		{unix.SYS_KILL, only(0, pid)},
+		{unix.SYS_TGKILL, only(0, pid)},
+		{unix.SYS_PRLIMIT64, only(0, 0, pid)},
+		{unix.SYS_PRCTL, except(0, unix.PR_SET_PDEATHSIG)},
+		// Signals to whoever is named as the owner of a descriptor, what holds up others who
+		// open a file, and room in pipes, which is counted for our user.
+		{unix.SYS_FCNTL, except(1, fSetOwn, fSetOwnEx, unix.F_SETLEASE, unix.F_NOTIFY, unix.F_SETPIPE_SZ)},
+		// The same, what is known about a file, and typing at the terminal of who started us.
+		{unix.SYS_IOCTL, except(1, fioSetOwn, siocSPGR, unix.FS_IOC_SETFLAGS, fsSetVersion, fsSetXattr, unix.FS_IOC_ENABLE_VERITY,
+			unix.FS_IOC_SET_ENCRYPTION_POLICY, unix.TIOCSTI, unix.TIOCLINUX)},
+		// Shared memory without a file, huge pages and what grows like a stack are not in the
+		// ceiling of data.
+		{unix.SYS_MMAP, append([]unix.SockFilter{loadArg(3), mask(unix.MAP_SHARED | unix.MAP_ANONYMOUS),
+			jump(unix.BPF_JEQ, unix.MAP_SHARED|unix.MAP_ANONYMOUS, 0, 1), answer(refuse)}, without(3, unix.MAP_GROWSDOWN|unix.MAP_HUGETLB)...)},
+		{unix.SYS_MEMFD_CREATE, without(1, unix.MFD_HUGETLB)},
+	}
+}
+
 // program is the filter for a process with this id.
 func program(pid uint32) []unix.SockFilter {
 	out := []unix.SockFilter{load(offsetArch), jump(unix.BPF_JEQ, auditArch, 1, 0), answer(endIt), load(offsetNumber)}
@@ -112,26 +168,7 @@ func program(pid uint32) []unix.SockFilter {
 	for _, nr := range unknown {
 		out = append(out, jump(unix.BPF_JEQ, nr, 0, 1), answer(absent))
 	}
-	for _, c := range []struct {
-		nr   uint32
-		then []unix.SockFilter
-	}{
-		// Streams between processes of this machine, and no other sockets.
-		{unix.SYS_SOCKET, []unix.SockFilter{loadArg(0), jump(unix.BPF_JEQ, unix.AF_UNIX, 1, 0), answer(refuse),
-			loadArg(1), mask(sockTypeMask), jump(unix.BPF_JEQ, unix.SOCK_STREAM, 1, 0), answer(refuse), answer(permit)}},
-		// Threads, and no processes.
-		{unix.SYS_CLONE, []unix.SockFilter{loadArg(0), jump(unix.BPF_JSET, unix.CLONE_THREAD, 1, 0), answer(refuse), answer(permit)}},
-		{unix.SYS_KILL, only(0, pid)},
-		{unix.SYS_TGKILL, only(0, pid)},
-		{unix.SYS_PRLIMIT64, only(0, 0, pid)},
-		{unix.SYS_PRCTL, except(0, unix.PR_SET_PDEATHSIG)},
-		// Signals to whoever is named as the owner of a descriptor.
-		{unix.SYS_FCNTL, except(1, fSetOwn, fSetOwnEx)},
-		{unix.SYS_IOCTL, except(1, fioSetOwn, siocSPGR)},
-		// Shared memory without a file is not in the ceiling of data.
-		{unix.SYS_MMAP, []unix.SockFilter{loadArg(3), mask(unix.MAP_SHARED | unix.MAP_ANONYMOUS),
-			jump(unix.BPF_JEQ, unix.MAP_SHARED|unix.MAP_ANONYMOUS, 0, 1), answer(refuse), answer(permit)}},
-	} {
+	for _, c := range conditions(pid) {
 		out = append(out, jump(unix.BPF_JEQ, c.nr, 0, uint8(len(c.then))))
 		out = append(out, c.then...)
 	}
