@@ -159,6 +159,9 @@ func (o *catalogueOptions) run(wide bool) error {
 	}
 	r.wide = wide
 	r.Warnings = append(append([]string{}, cfg.Warnings...), in.Warnings...)
+	if zones := zonesOf(cfg, class); table.Source == "embedded" && len(abroad(zones)) > 0 {
+		r.Warnings = append(r.Warnings, embeddedPrices(zones))
+	}
 	return o.answer(o.format, r)
 }
 
@@ -221,7 +224,7 @@ func (o *catalogueOptions) report(cfg *config.Loaded, table *catalogue.Table, po
 	at := map[string]int{}
 	options := marketOptions(cfg)
 	options.ReservationCounts = o.left
-	for _, x := range table.Offerings(shown, o.zonesOf(cfg), options) {
+	for _, x := range table.Offerings(shown, zonesOf(cfg, class), options) {
 		named := slices.Contains(o.names, x.Type.Name)
 		if len(o.names) > 0 && !named {
 			continue

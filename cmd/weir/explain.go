@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +15,12 @@ import (
 
 func newExplain(c *common) *cobra.Command {
 	return group("explain", "Ask why something is as it is",
-		"explain answers why, with the code by which the controller decides.",
-		newExplainPod(c), newExplainNode(c), newExplainPool(c), newExplainBudgets(c))
+		`explain answers why, with the code by which the controller decides.
+
+It asks manifests (-f) or, where none are named, the cluster of the kubeconfig, of which it
+lists what the planners look at and changes nothing; rbac prints the rights that this takes.
+Of a cluster every pod and node is read, whatever the question: each bears on the others.`,
+		newExplainPod(c), newExplainNode(c), newExplainPool(c), newExplainBudgets(c), newExplainRBAC(c))
 }
 
 // oneName takes exactly one argument, the name of one of those.
@@ -24,13 +29,16 @@ func oneName(what string) cobra.PositionalArgs {
 		if len(args) != 1 {
 			return bad("%s: expected the name of one %s, got %d arguments", cmd.CommandPath(), what, len(args))
 		}
+		if args[0] == "" || strings.Trim(args[0], "/ ") != args[0] {
+			return bad("%s: expected the name of one %s, got %q", cmd.CommandPath(), what, args[0])
+		}
 		return nil
 	}
 }
 
 // buy is the plan for the pods that wait in the world.
 func (s *situation) buy(ctx context.Context, strategy string, w *model.World) (*model.Plan, []string, error) {
-	host, name, err := openStrategies(ctx, s, config.InstanceSelection, strategy)
+	host, name, err := openStrategies(ctx, s, config.InstanceSelection, strategy, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,8 +47,20 @@ func (s *situation) buy(ctx context.Context, strategy string, w *model.World) (*
 	if err != nil {
 		return nil, nil, fmt.Errorf("asking strategy %s: %w", name, err)
 	}
+	w.Budget = within(ctx, 0)
 	plan := provision.Plan(w, prices)
-	return plan, append(plan.Warnings, unwell(prices)...), nil
+	return plan, append(plan.Warnings, s.faults.unwell(prices)...), nil
+}
+
+// unasked checks a --strategy that the answer has no use for, and warns of it.
+func (s *situation) unasked(kind, nameOrPath, why string) ([]string, error) {
+	if nameOrPath == "" {
+		return nil, nil
+	}
+	if _, err := newPicks(s.config).flag("--strategy", kind, nameOrPath); err != nil {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("--strategy: %s was not asked: %s", nameOrPath, why)}, nil
 }
 
 // findPool is the NodePool of that name.

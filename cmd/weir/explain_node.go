@@ -25,7 +25,7 @@ type explainNodeOptions struct {
 func newExplainNode(c *common) *cobra.Command {
 	o := &explainNodeOptions{inputs: inputs{common: c}}
 	cmd := &cobra.Command{
-		Use:   "node NAME -f FILE",
+		Use:   "node NAME [-f FILE]",
 		Short: "Show why a node stays, or what is in the way of its drain",
 		Long: `node explains one node, by its name, that of its NodeClaim, or the id of its instance.
 
@@ -34,13 +34,14 @@ the next plan takes away, what that saves. Of a node that is being removed it sa
 by when, and which pods are in the way: by what PodDisruptionBudget or annotation, since when,
 and when they are deleted all the same. Pods that would be in the way of a drain now are named
 of every node.`,
-		Example: `  kubectl get nodepools,ec2nodeclasses,nodeclaims,nodes,pods,pdb,ds -A -o yaml > cluster.yaml
+		Example: `  weir explain node ip-10-0-1-2.ec2.internal --context prod
+  kubectl get nodepools,ec2nodeclasses,nodeclaims,nodes,pods,pdb,ds -A -o yaml > cluster.yaml
   weir explain node ip-10-0-1-2.ec2.internal -f cluster.yaml
   weir explain node i-0123456789abcdef0 -f cluster.yaml -o json`,
 		Args: oneName("node"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
-	o.inputs.register(cmd)
+	o.inputs.registerCluster(cmd)
 	o.output.register(cmd)
 	cmd.Flags().StringVar(&o.strategy, "strategy", "", "built-in or configured strategy by name, or the path of an executable; what the configuration binds if left out")
 	return cmd
@@ -50,7 +51,7 @@ func (o *explainNodeOptions) run(ctx context.Context, name string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	s, err := o.load()
+	s, err := o.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,37 +74,47 @@ func (o *explainNodeOptions) run(ctx context.Context, name string) error {
 	blockers := drain.Explain(terms, n, n.Pods, s.world.PDBs, s.world.Now)
 	plan := &model.Plan{}
 	if removal == nil {
-		if plan, err = o.plan(ctx, s); err != nil {
+		var talk []string
+		if plan, talk, err = o.plan(ctx, s); err != nil {
 			return err
 		}
+		warnings = append(warnings, talk...)
+	} else {
+		said, err := s.unasked(config.Consolidation, o.strategy, "the node is being removed")
+		if err != nil {
+			return err
+		}
+		warnings = append(warnings, said...)
 	}
 	return o.answer(o.format, report.Node(n, plan, removal, blockers, warnings))
 }
 
-// plan is what would be removed now.
-func (o *explainNodeOptions) plan(ctx context.Context, s *situation) (*model.Plan, error) {
-	host, name, err := openStrategies(ctx, s, config.Consolidation, o.strategy)
+// plan is what would be removed now, with the strategies that did not answer.
+func (o *explainNodeOptions) plan(ctx context.Context, s *situation) (*model.Plan, []string, error) {
+	host, name, err := openStrategies(ctx, s, config.Consolidation, o.strategy, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer host.Close()
 	var failed error
+	var talk []string
 	score := func(moves []*model.Command) []model.MoveScore {
 		scores, err := host.Score(ctx, s.world, moves)
 		if err != nil {
 			failed = err
 		}
+		talk = append(talk, s.faults.unjudged(scores)...)
 		return scores
 	}
 	prices, err := host.Price(ctx, s.world)
 	if err != nil {
-		return nil, fmt.Errorf("asking for prices: %w", err)
+		return nil, nil, fmt.Errorf("asking for prices: %w", err)
 	}
 	plan := disrupt.Plan(s.world, prices, score, disrupt.Options{Waves: true})
 	if failed != nil {
-		return nil, fmt.Errorf("asking strategy %s: %w", name, failed)
+		return nil, nil, fmt.Errorf("asking strategy %s: %w", name, failed)
 	}
-	return plan, nil
+	return plan, append(s.faults.unwell(prices), distinct(talk)...), nil
 }
 
 // findNode is the node of that name, NodeClaim or instance.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-project/weir/core/claim"
+	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/drain"
 	"github.com/weir-project/weir/core/engine"
 	"github.com/weir-project/weir/core/model"
@@ -25,7 +26,7 @@ type explainPodOptions struct {
 func newExplainPod(c *common) *cobra.Command {
 	o := &explainPodOptions{inputs: inputs{common: c}}
 	cmd := &cobra.Command{
-		Use:   "pod [NAMESPACE/]NAME -f FILE",
+		Use:   "pod [NAMESPACE/]NAME [-f FILE]",
 		Short: "Show why a pod waits, and what it would get",
 		Long: `pod explains one pod, planned together with all others that wait.
 
@@ -34,12 +35,13 @@ fits on; where there is none, for each NodePool the filter that it failed at, ho
 types were left before that and the nearest miss, and why no node that is there takes it. Of a
 pod on a node it says what would keep it there. A pod that does not wait for a node, such as
 one with a scheduling gate, is told why.`,
-		Example: `  weir explain pod web-7d9f-abcde -f cluster.yaml
+		Example: `  weir explain pod web-7d9f-abcde --context prod
+  weir explain pod web-7d9f-abcde -f cluster.yaml
   weir explain pod shop/web-7d9f-abcde -f cluster.yaml -o json`,
 		Args: oneName("pod"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
-	o.inputs.register(cmd)
+	o.inputs.registerCluster(cmd)
 	o.output.register(cmd)
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; any if left out and the name is there once")
 	cmd.Flags().StringVar(&o.strategy, "strategy", "", "built-in or configured strategy by name, or the path of an executable; what the configuration binds if left out")
@@ -56,7 +58,7 @@ func (o *explainPodOptions) run(ctx context.Context, name string) error {
 		}
 		o.namespace, name = ns, rest
 	}
-	s, err := o.load()
+	s, err := o.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,6 +68,13 @@ func (o *explainPodOptions) run(ctx context.Context, name string) error {
 	}
 	var x *report.PodExplanation
 	warnings := s.warnings
+	if n != nil || p.Aside {
+		said, err := s.unasked(config.InstanceSelection, o.strategy, "the pod does not wait for a node")
+		if err != nil {
+			return err
+		}
+		warnings = append(warnings, said...)
+	}
 	switch {
 	case n != nil:
 		x = onNode(s.world, p, n)
@@ -99,7 +108,11 @@ func (s *situation) findPod(namespace, name string) (*foundPod, *model.Node, err
 	var names []string
 	look := func(pods []*model.Pod, n *model.Node, aside bool) {
 		for _, p := range pods {
-			names = append(names, p.Name)
+			if namespace != "" {
+				names = append(names, p.ID())
+			} else {
+				names = append(names, p.Name)
+			}
 			if p.Name == name && (namespace == "" || p.Namespace == namespace) {
 				found, on = append(found, &foundPod{p, aside}), append(on, n)
 			}
@@ -130,7 +143,7 @@ func (s *situation) findPod(namespace, name string) (*foundPod, *model.Node, err
 func onNode(w *model.World, p *foundPod, n *model.Node) *report.PodExplanation {
 	x := report.NewPodExplanation(p.Pod, report.PodRuns, "it is on node %s", n.ID())
 	if p.Deleting != nil {
-		x.Message += ", and ends by " + p.Deleting.UTC().Format(time.RFC3339)
+		x.Message += ending(*p.Deleting, w.Now)
 	}
 	x.Node = n.ID()
 	var deadline time.Time
@@ -149,6 +162,16 @@ func onNode(w *model.World, p *foundPod, n *model.Node) *report.PodExplanation {
 	}
 	x.Blocks(drain.Explain(terms, n, []*model.Pod{p.Pod}, w.PDBs, w.Now))
 	return x
+}
+
+// ending says by when a pod that is being deleted ends. The instant is past where its
+// kubelet has not ended it in time, or where its grace period was shortened late.
+func ending(by, now time.Time) string {
+	at := by.UTC().Format(time.RFC3339)
+	if by.After(now) {
+		return ", and ends by " + at
+	}
+	return ", and is being deleted: its grace period was over at " + at + ", and it is still there"
 }
 
 // aside says why a pod does not wait for a node.

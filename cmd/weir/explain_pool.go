@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/disrupt"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/require"
@@ -21,18 +22,19 @@ type explainPoolOptions struct {
 func newExplainPool(c *common) *cobra.Command {
 	o := &explainPoolOptions{inputs: inputs{common: c}}
 	cmd := &cobra.Command{
-		Use:   "pool NAME -f FILE",
+		Use:   "pool NAME [-f FILE]",
 		Short: "Show what limits a NodePool",
 		Long: `pool explains one NodePool: whether it can be used, what a small pod that it alone may serve
 would get or which filter refuses it, how much of its limits is used, how many instance types
 and offerings its requirements leave, its conditions as the controller last wrote them, and
 what its disruption budgets allow now.`,
-		Example: `  weir explain pool default -f cluster.yaml
+		Example: `  weir explain pool default --context prod
+  weir explain pool default -f cluster.yaml
   weir explain pool default -f cluster.yaml -o json`,
 		Args: oneName("NodePool"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
-	o.inputs.register(cmd)
+	o.inputs.registerCluster(cmd)
 	o.output.register(cmd)
 	cmd.Flags().StringVar(&o.strategy, "strategy", "", "built-in or configured strategy by name, or the path of an executable; what the configuration binds if left out")
 	return cmd
@@ -42,7 +44,7 @@ func (o *explainPoolOptions) run(ctx context.Context, name string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	s, err := o.load()
+	s, err := o.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,6 +65,12 @@ func (o *explainPoolOptions) run(ctx context.Context, name string) error {
 		}
 		x.Warnings = append(x.Warnings, said...)
 		x.Probed(report.Planned(probe, plan))
+	} else {
+		said, err := s.unasked(config.InstanceSelection, o.strategy, "the NodePool cannot be used")
+		if err != nil {
+			return err
+		}
+		x.Warnings = append(x.Warnings, said...)
 	}
 	return o.answer(o.format, x)
 }
@@ -82,7 +90,7 @@ type explainBudgetsOptions struct {
 func newExplainBudgets(c *common) *cobra.Command {
 	o := &explainBudgetsOptions{inputs: inputs{common: c}}
 	cmd := &cobra.Command{
-		Use:   "budgets [NODEPOOL] -f FILE",
+		Use:   "budgets [NODEPOOL] [-f FILE]",
 		Short: "Show what the disruption budgets allow now, and when that changes",
 		Long: `budgets explains the disruption budgets of one NodePool, or of all: how many nodes more may be
 disrupted now for each reason, until when that holds, which nodes count as disrupted already,
@@ -98,18 +106,18 @@ removals (expiry, interruptions, repair) are outside of budgets.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return o.run(args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
-	o.inputs.register(cmd)
+	o.inputs.registerCluster(cmd)
 	o.output.register(cmd)
 	return cmd
 }
 
-func (o *explainBudgetsOptions) run(names []string) error {
+func (o *explainBudgetsOptions) run(ctx context.Context, names []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	s, err := o.load()
+	s, err := o.ask(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,6 +130,9 @@ func (o *explainBudgetsOptions) run(names []string) error {
 		pools = []*model.Pool{p}
 	}
 	x := &report.BudgetsExplanation{Kind: "BudgetsExplanation", Now: report.Deadline(&s.world.Now), Pools: []report.PoolBudgets{}, Warnings: append([]string{}, s.warnings...)}
+	if len(pools) == 0 {
+		x.Warnings = append(x.Warnings, "there is no NodePool in the input")
+	}
 	for _, p := range pools {
 		x.Pools = append(x.Pools, budgetsOf(s.world, p))
 	}

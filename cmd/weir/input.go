@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -19,6 +17,8 @@ import (
 	"github.com/weir-project/weir/core/kube/load"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/model/attach"
+	"github.com/weir-project/weir/core/strategy"
+	"github.com/weir-project/weir/core/userfile"
 )
 
 // inputs are the flags that say what a question is about.
@@ -32,6 +32,8 @@ type inputs struct {
 	prefixes  bool
 	left      map[string]int // instances in capacity reservations, by id
 	policy    string
+	flags     map[string]string // others that the configuration has, by name
+	cluster   source            // of commands with registerCluster
 }
 
 func (i *inputs) register(cmd *cobra.Command) {
@@ -45,7 +47,7 @@ func (i *inputs) register(cmd *cobra.Command) {
 func (i *inputs) registerMarket(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&i.catalogue, "catalogue", "", "file of instance types and prices; the embedded one if left out")
-	f.StringSliceVar(&i.zones, "zones", nil, "zones to buy in (default "+strings.Join(catalogue.DefaultZones, ",")+")")
+	f.StringSliceVar(&i.zones, "zones", nil, "zones to buy in; if left out those of the configuration, else those of subnets in the status of EC2NodeClasses, else "+strings.Join(catalogue.DefaultZones, ","))
 	f.StringVar(&i.config, "config", "", "configuration file of the controller, to answer as it would")
 	f.StringVar(&i.scheduler, "scheduler-config", "", "how kube-scheduler was configured: a file with podTopologySpread.defaultConstraints, or that YAML or JSON itself")
 	f.StringToIntVar(&i.left, "reservations", nil, "instances left in capacity reservations, such as cr-0abc=4; one that is not named counts as 1")
@@ -61,20 +63,32 @@ type situation struct {
 	loaded   time.Duration // reading and decoding
 	began    time.Time     // when decoding had ended
 	left     map[string]int
+	faults   faults // of strategies that were asked
 
 	aside      []*model.Pod                 // that neither wait nor are on a node
 	conditions map[string][]model.Condition // of NodePools
 }
 
-// load reads everything and makes the world of it.
+// load reads the files and makes the world of them.
 func (i *inputs) load() (*situation, error) {
+	if len(i.files) == 0 {
+		return nil, bad("-f: expected at least one file, folder or - (standard input)")
+	}
+	return i.situation(func(o load.Options) (*load.Input, error) {
+		in, err := load.Files(i.files, i.in, o)
+		if err != nil {
+			return nil, badInput{err}
+		}
+		return in, nil
+	})
+}
+
+// situation makes the world of what read answers.
+func (i *inputs) situation(read func(load.Options) (*load.Input, error)) (*situation, error) {
 	began := time.Now()
 	now, err := i.now()
 	if err != nil {
 		return nil, err
-	}
-	if len(i.files) == 0 {
-		return nil, bad("-f: expected at least one file, folder or - (standard input)")
 	}
 	for id, n := range i.left {
 		if n < 0 {
@@ -93,9 +107,9 @@ func (i *inputs) load() (*situation, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := load.Files(i.files, i.in, load.Options{SpreadDefaults: spreads.PodTopologySpread.DefaultConstraints})
+	in, err := read(load.Options{SpreadDefaults: spreads.PodTopologySpread.DefaultConstraints})
 	if err != nil {
-		return nil, badInput{err}
+		return nil, err
 	}
 	s := &situation{config: cfg, table: table, left: i.left, warnings: append(cfg.Warnings, in.Warnings...)}
 	headroom.Make()
@@ -103,7 +117,9 @@ func (i *inputs) load() (*situation, error) {
 	s.world = in.World(now)
 	s.aside, s.conditions = in.Aside, in.Conditions
 	s.world.Settings = cfg.PlanningSettings()
-	s.offer(i.zonesOf(cfg))
+	zones := zonesOf(cfg, slices.Collect(maps.Values(s.world.NodeClasses))...)
+	s.offer(zones)
+	s.warnings = append(s.warnings, s.unmatched(zones)...)
 	attach.World(s.world)
 	return s, nil
 }
@@ -130,6 +146,13 @@ func (i *inputs) configuration() (*config.Loaded, error) {
 	if i.policy != "" {
 		in.Flags["preference-policy"] = i.policy
 	}
+	if i.zones != nil {
+		if len(i.zones) == 0 {
+			return nil, bad("--zones: expected at least one zone such as us-east-1a")
+		}
+		in.Flags["zones"] = strings.Join(i.zones, ",")
+	}
+	maps.Copy(in.Flags, i.flags)
 	if i.config != "" {
 		data, err := readFile(i.config)
 		if err != nil {
@@ -142,20 +165,34 @@ func (i *inputs) configuration() (*config.Loaded, error) {
 	if err != nil {
 		return nil, badInput{err}
 	}
+	if err := strategy.CheckBuiltins(cfg.Config); err != nil {
+		return nil, located(cfg, err)
+	}
 	return cfg, nil
 }
 
+// maxCatalogue is the size of the largest file of instance types that is read, in bytes.
+const maxCatalogue = 64 << 20
+
 // readFile reads a small file that a flag names.
-func readFile(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	var pe *fs.PathError
-	switch {
-	case err == nil:
-		return data, nil
-	case errors.As(err, &pe):
-		return nil, bad("%s: %w", path, pe.Err)
+func readFile(path string) ([]byte, error) { return readUpTo(path, config.MaxFile) }
+
+// readUpTo reads a file of so many bytes at most.
+func readUpTo(path string, most int64) ([]byte, error) {
+	data, err := userfile.Read(path, most)
+	if err != nil {
+		return nil, bad("%s: %w", path, userfile.Reason(err))
 	}
-	return nil, bad("%s: %w", path, err)
+	return data, nil
+}
+
+// openFile opens a file that an argument names.
+func openFile(path string) (*userfile.File, error) {
+	f, err := userfile.Open(path)
+	if err != nil {
+		return nil, bad("%s: %w", path, userfile.Reason(err))
+	}
+	return f, nil
 }
 
 // schedulerConfig reads what the setting names: a file, or the text itself.
@@ -187,7 +224,7 @@ func (i *inputs) market(cfg *config.Loaded) (*catalogue.Table, error) {
 	if path == "" {
 		return catalogue.Embedded(), nil
 	}
-	data, err := readFile(path)
+	data, err := readUpTo(path, maxCatalogue)
 	if err != nil {
 		return nil, err
 	}
@@ -198,14 +235,38 @@ func (i *inputs) market(cfg *config.Loaded) (*catalogue.Table, error) {
 	return t, nil
 }
 
-func (i *inputs) zonesOf(cfg *config.Loaded) []string {
-	switch {
-	case len(i.zones) > 0:
-		return i.zones
-	case len(cfg.Zones) > 0:
+// zonesOf are the zones that nodes are bought in: those of --zones or the configuration,
+// else those of the classes' subnets, else the default ones. A class may be nil.
+func zonesOf(cfg *config.Loaded, classes ...*model.NodeClass) []string {
+	if len(cfg.Zones) > 0 { // those of --zones, where it is given
 		return cfg.Zones
 	}
-	return catalogue.DefaultZones
+	var zones []string
+	for _, c := range classes {
+		if c != nil {
+			zones = append(zones, c.Zones...)
+		}
+	}
+	if len(zones) == 0 {
+		return catalogue.DefaultZones
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones)
+}
+
+// embeddedPrices is the word on prices where no catalogue was given, and on zones that they
+// are not of.
+func embeddedPrices(zones []string) string {
+	out := "prices: embedded on-demand list prices of " + catalogue.Region + " and synthetic spot prices, which are made up; use --catalogue for real ones"
+	if elsewhere := abroad(zones); len(elsewhere) > 0 {
+		out += "; " + strings.Join(elsewhere, ", ") + " may sell other instance types, at other prices"
+	}
+	return out
+}
+
+// abroad are the zones that the embedded prices are not of.
+func abroad(zones []string) []string {
+	return slices.DeleteFunc(slices.Clone(zones), func(z string) bool { return catalogue.RegionOf(z) == catalogue.Region })
 }
 
 // marketOptions are the settings that change what a machine offers.
@@ -230,7 +291,7 @@ func (s *situation) offer(zones []string) {
 		}
 	}
 	if s.table.Source == "embedded" {
-		s.warnings = append(s.warnings, embeddedPrices)
+		s.warnings = append(s.warnings, embeddedPrices(zones))
 	}
 	market := newPriceList(s.table, w.Offerings)
 	elsewhere := map[string]bool{}
@@ -276,6 +337,40 @@ func (s *situation) uncounted() []string {
 	}
 	sort.Strings(ids)
 	return []string{fmt.Sprintf("how many instances are left in capacity reservations %s is not in the input, each counts as 1; use --reservations %s=N", strings.Join(ids, ", "), ids[0])}
+}
+
+// unmatched warns of zones that no class of the input has, of classes that have none of
+// them, and of capacity reservations that were named and that nothing in the input has.
+func (s *situation) unmatched(zones []string) (out []string) {
+	classes := s.world.NodeClasses
+	for _, z := range zones {
+		there := len(classes) == 0
+		for _, c := range classes {
+			there = there || c.Zones == nil || slices.Contains(c.Zones, z)
+		}
+		if !there {
+			out = append(out, fmt.Sprintf("nothing is bought in zone %s: no EC2NodeClass of the input has a subnet there", z))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(classes)) {
+		own := classes[name].Zones
+		if own != nil && !slices.ContainsFunc(own, func(z string) bool { return slices.Contains(zones, z) }) {
+			out = append(out, fmt.Sprintf("EC2NodeClass %s has subnets in %s, and nodes are bought in %s only; use --zones", name, strings.Join(own, ", "), strings.Join(zones, ", ")))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.left)) {
+		there := false
+		for _, c := range classes {
+			there = there || slices.ContainsFunc(c.Reservations, func(r model.Reservation) bool { return r.ID == id })
+		}
+		for _, t := range s.table.Types {
+			there = there || slices.ContainsFunc(t.Offerings, func(p catalogue.Price) bool { return p.ReservationID == id })
+		}
+		if !there {
+			out = append(out, fmt.Sprintf("--reservations: %s is not in the input and does not count", id))
+		}
+	}
+	return out
 }
 
 // expect fills in what machines will have whose claims do not say it yet, from the

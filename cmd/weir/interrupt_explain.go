@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	"github.com/weir-project/weir/core/kube/load"
 	"github.com/weir-project/weir/core/model"
 	"github.com/weir-project/weir/core/report"
+	"github.com/weir-project/weir/core/userfile"
 )
 
 type explainEventOptions struct {
@@ -54,6 +54,12 @@ func (o *explainEventOptions) run() error {
 	if err != nil {
 		return err
 	}
+	o.flags = map[string]string{}
+	for flag, value := range map[string]string{"account": o.account, "region": o.region, "cluster-name": o.cluster} {
+		if value != "" {
+			o.flags[flag] = value
+		}
+	}
 	cfg, err := o.configuration()
 	if err != nil {
 		return err
@@ -70,7 +76,7 @@ func (o *explainEventOptions) run() error {
 		}
 		w = in.World(now)
 	}
-	d := interrupt.NewDecider(w, interrupt.Options{Account: or(o.account, cfg.Account), Region: or(o.region, cfg.Region), Cluster: or(o.cluster, cfg.Cluster), Now: now})
+	d := interrupt.NewDecider(w, interrupt.Options{Account: cfg.Account, Region: cfg.Region, Cluster: cfg.Cluster, Now: now})
 	var events []report.Event
 	for _, m := range messages {
 		for _, v := range d.Message(m) {
@@ -79,13 +85,6 @@ func (o *explainEventOptions) run() error {
 		}
 	}
 	return o.answer(o.format, report.Interruption(events))
-}
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // read splits the inputs into messages and manifests. The first one is events,
@@ -101,10 +100,10 @@ func (o *explainEventOptions) read() (messages []event.Message, manifests []stri
 		}
 		var data []byte
 		if path == "-" {
-			if data, err = io.ReadAll(o.in); err != nil {
-				return nil, nil, err
+			if data, err = userfile.ReadAll(o.in, load.MaxBytes); err != nil {
+				return nil, nil, bad("-: %w", err)
 			}
-		} else if data, err = readFile(path); err != nil {
+		} else if data, err = readUpTo(path, load.MaxBytes); err != nil {
 			return nil, nil, err
 		}
 		if i > 0 && !isEvent(data) {

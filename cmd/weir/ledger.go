@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -150,9 +148,9 @@ func (o *ledgerOptions) importFrom(ctx context.Context, args []string) (err erro
 	}
 	in := o.in
 	if args[0] != "-" {
-		f, err := os.Open(args[0])
+		f, err := openFile(args[0])
 		if err != nil {
-			return badInput{err}
+			return err
 		}
 		defer func() { _ = f.Close() }() // it was only read
 		in = f
@@ -174,13 +172,9 @@ func openMemory(ctx context.Context, path string, now time.Time) (ledger.Store, 
 	if path == "" {
 		return nil, bad("--file is missing: expected a bolt ledger or an archive of one; a ledger in DynamoDB is read by weir-scaler ledger")
 	}
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
-		var p *fs.PathError
-		if errors.As(err, &p) {
-			return nil, bad("--file: %s: %w", path, p.Err)
-		}
-		return nil, badInput{err}
+		return nil, fmt.Errorf("--file: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	first := make([]byte, 1)

@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -31,6 +35,8 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,
 			"bigfile": bigFile,
+			"program": program,
+			"sums":    sums,
 		},
 	})
 }
@@ -53,6 +59,42 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("%s: exit code %d, want %d", strings.Join(args[1:], " "), got, want)
 	}
+}
+
+// program makes an executable strategy that is one of the built-in ones: program PATH NAME.
+// It is the file NAME in the folder PATH.
+func program(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: program path name")
+	}
+	text, err := builtProgram()
+	ts.Check(err)
+	// its name at the end, so that no two are the same
+	ts.Check(os.WriteFile(filepath.Join(ts.MkAbs(args[0]), args[1]), slices.Concat(text, []byte(args[1])), 0o755))
+}
+
+// builtProgram is weir-strategy, built once.
+var builtProgram = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "weir-strategy-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "weir-strategy")
+	if out, err := exec.Command("go", "build", "-o", path, "../weir-strategy").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building cmd/weir-strategy: %w\n%s", err, out)
+	}
+	return os.ReadFile(path)
+})
+
+// sums puts the SHA-256 of a program into a file in place of SUM: sums PROGRAM FILE.
+func sums(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sums program file")
+	}
+	sum, err := fileSum(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.ReplaceAll(ts.ReadFile(args[1]), "SUM", sum)), 0o644))
 }
 
 // bigFile writes a file of so many MiB: bigfile NAME MIB [text], pods that wait or one endless text.

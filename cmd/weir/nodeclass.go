@@ -289,7 +289,7 @@ func (o *renderOptions) render(cfg *config.Loaded, table *catalogue.Table, pool 
 	}
 	options := marketOptions(cfg)
 	options.ReservationCounts = o.left
-	t, err := o.machine(table.Offerings(class, o.zonesOf(cfg), options), pool, object)
+	t, err := o.machine(table.Offerings(class, zonesOf(cfg, class), options), pool, object)
 	if err != nil {
 		return nil, err
 	}

@@ -39,16 +39,40 @@ func (e badInput) Unwrap() error { return e.err }
 
 func bad(format string, args ...any) error { return badInput{fmt.Errorf(format, args...)} }
 
-// run is the whole program: arguments and environment in, exit code out.
+// grace is for how long a command may end in order after it was interrupted.
+const grace = 3 * time.Second
+
+// run is the whole program: arguments and environment in, exit code out. A signal ends it:
+// in order, else after a while, at once with the second one.
 func run(args []string, s streams, environ []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		stop()
+		time.AfterFunc(grace, func() { os.Exit(failed(s, errInterrupted)) })
+	})()
+	return runUntil(ctx, args, s, environ)
+}
+
+// errInterrupted is why there is no answer.
+var errInterrupted = errors.New("interrupted")
+
+// runUntil is run until ctx ends.
+func runUntil(ctx context.Context, args []string, s streams, environ []string) int {
 	root := newRoot(s, environ, args)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		return exitDone
+	case ctx.Err() != nil:
+		err = errInterrupted
 	}
+	return failed(s, err)
+}
+
+// failed tells an error and answers the exit code.
+func failed(s streams, err error) int {
 	// the answer or the talk about it may have nowhere to go any more; the code says enough
 	_, _ = fmt.Fprintln(s.err, "error: "+strings.TrimSpace(err.Error()))
 	var b badInput
@@ -63,11 +87,13 @@ type common struct {
 	streams
 	environ map[string]string
 	nowFlag string
+	hasNow  func() bool  // --now is there, empty or not; nil of commands without a root
+	ended   func() error // why the command shall give no answer any more; nil of commands without a root
 }
 
 // now is the instant of --now, else the clock.
 func (c *common) now() (time.Time, error) {
-	if c.nowFlag == "" {
+	if c.nowFlag == "" && (c.hasNow == nil || !c.hasNow()) {
 		return time.Now().UTC(), nil
 	}
 	t, err := time.Parse(time.RFC3339, c.nowFlag)
@@ -88,7 +114,7 @@ func newRoot(s streams, environ, args []string) *cobra.Command {
 		Use:   "weir",
 		Short: "Ask what node scaling would do",
 		Long: `weir answers questions about the nodes of a Kubernetes cluster on AWS, from
-manifests alone: it needs no cluster and no account.
+manifests alone or from a cluster that it only reads: it needs no account.
 
 The answer goes to standard output, everything else to standard error. The exit code is 0 when
 there is an answer, 1 when something failed, and 2 when the input is bad; then the error
@@ -108,6 +134,8 @@ names the file, the document, the field and what was expected.`,
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err, args) })
 	root.PersistentFlags().StringVar(&c.nowFlag, "now", "", "instant to answer for, RFC 3339; the clock if left out")
+	c.hasNow = func() bool { return root.PersistentFlags().Changed("now") }
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { c.ended = cmd.Context().Err }
 	root.AddCommand(newSimulate(c), newExplain(c), newInterrupt(c), newCatalogue(c), newNodeClass(c), newLedger(c), newStrategy(c), newVersion(c), newCompletion(c))
 	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
 	return root

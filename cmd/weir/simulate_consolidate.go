@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,12 +24,13 @@ type consolidateOptions struct {
 	floor    float64
 	hasFloor bool
 	budget   time.Duration
+	record   recordFlags
 }
 
 func newSimulateConsolidate(c *common) *cobra.Command {
 	o := &consolidateOptions{inputs: inputs{common: c}}
 	cmd := &cobra.Command{
-		Use:   "consolidate -f FILE",
+		Use:   "consolidate [-f FILE]",
 		Short: "Show which nodes would be given back",
 		Long: `consolidate shows which nodes would be given back because they are empty, drifted or
 under-used, wave by wave within the disruption budgets that hold at --now, and for every
@@ -37,8 +40,12 @@ Each command is strictly cheaper than what it replaces, and names where every po
 Totals carry a proven lower bound: what nodes cost that nothing may take away now, and what
 the pods of the others would cost at least beside them.
 Nodes past their expireAfter are named in a warning: the controller ends those by itself,
-whatever they cost.`,
-		Example: `  kubectl get nodepools,ec2nodeclasses,nodeclaims,nodes,pods,pdb,ds -A -o yaml > cluster.yaml
+whatever they cost.
+
+Without -f it asks the cluster of the kubeconfig, of which it lists what planning looks at
+and changes nothing (weir explain rbac prints the rights).`,
+		Example: `  weir simulate consolidate --context prod --zones eu-west-1a,eu-west-1b
+  kubectl get nodepools,ec2nodeclasses,nodeclaims,nodes,pods,pdb,ds -A -o yaml > cluster.yaml
   weir simulate consolidate -f cluster.yaml
   weir simulate consolidate -f cluster.yaml --now 2026-03-07T03:00:00Z --floor 0 -o json`,
 		Args: noArgs,
@@ -47,12 +54,13 @@ whatever they cost.`,
 			return o.run(cmd.Context())
 		},
 	}
-	o.inputs.register(cmd)
+	o.inputs.registerCluster(cmd)
 	o.output.register(cmd)
 	cmd.Flags().StringVar(&o.strategy, "strategy", "", "built-in or configured strategy by name, or the path of an executable; what the configuration binds if left out")
 	cmd.Flags().DurationVar(&o.budget, "budget", 0, "how long planning may take: after that the best plan so far is shown, and said to be so; 0 = as long as it does")
 	cmd.Flags().Float64Var(&o.floor, "floor", 0, "least score of an accepted command, in place of the strategy's own verdict; 0 refuses nothing that is strictly cheaper")
 	cmd.Flags().Lookup("floor").DefValue = ""
+	o.record.register(cmd)
 	return cmd
 }
 
@@ -66,22 +74,27 @@ func (o *consolidateOptions) run(ctx context.Context) error {
 	if o.budget < 0 {
 		return bad("--budget: expected a duration of at least 0, got %s", o.budget)
 	}
+	if err := o.record.check(); err != nil {
+		return err
+	}
 	heap := watchHeap()
-	s, err := o.load()
+	s, err := o.ask(ctx)
 	if err != nil {
 		return err
 	}
-	host, name, err := openStrategies(ctx, s, config.Consolidation, o.strategy)
+	host, name, err := openStrategies(ctx, s, config.Consolidation, o.strategy, &o.record)
 	if err != nil {
 		return err
 	}
 	defer host.Close()
 	var failed error
+	var talk []string
 	score := func(moves []*model.Command) []model.MoveScore {
 		scores, err := host.Score(ctx, s.world, moves)
-		if err != nil {
+		if err = errors.Join(err, o.record.catchUp(ctx, host)); err != nil {
 			failed = err
 		}
+		talk = append(talk, s.faults.unjudged(scores)...)
 		if o.hasFloor {
 			refloor(scores, o.floor)
 		}
@@ -91,13 +104,16 @@ func (o *consolidateOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking for prices: %w", err)
 	}
-	s.world.Budget = model.Within(o.budget, time.Now)
+	s.world.Budget = within(ctx, o.budget)
 	plan := disrupt.Plan(s.world, prices, score, disrupt.Options{Waves: true, Bound: true, Propose: host.Proposer(ctx, s.world)})
 	if failed != nil {
 		return fmt.Errorf("asking strategy %s: %w", name, failed)
 	}
+	if err := o.record.finish(host); err != nil {
+		return err
+	}
 	t := report.Timings{LoadSeconds: report.Number(s.loaded.Seconds()), SolveSeconds: report.Number(time.Since(s.began).Seconds()), PeakHeapBytes: heap.close()}
-	return o.answer(o.format, report.Disruption(s.world, plan, name, t, append(s.warnings, expiredWarning(s.world)...)))
+	return o.answer(o.format, report.Disruption(s.world, plan, name, t, slices.Concat(s.warnings, expiredWarning(s.world), s.faults.unwell(prices), distinct(talk))))
 }
 
 // refloor replaces the strategy's verdicts by a comparison with the floor.

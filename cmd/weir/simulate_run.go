@@ -13,7 +13,6 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
-	"github.com/weir-project/weir/core/catalogue"
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/control"
 	"github.com/weir-project/weir/core/kube/load"
@@ -21,9 +20,6 @@ import (
 	"github.com/weir-project/weir/core/report"
 	"github.com/weir-project/weir/core/simulate"
 )
-
-// embeddedPrices is the word on prices where no catalogue was given.
-const embeddedPrices = "prices: embedded on-demand list prices of " + catalogue.Region + " and synthetic spot prices, which are made up; use --catalogue for real ones"
 
 type runOptions struct {
 	inputs
@@ -100,15 +96,17 @@ func (o *runOptions) run(ctx context.Context) error {
 		}
 	}
 	s := &situation{config: cfg, table: table, world: &model.World{Pools: start.Pools}}
-	host, _, err := openStrategies(ctx, s, config.InstanceSelection, o.strategy)
+	host, _, err := openStrategies(ctx, s, config.InstanceSelection, o.strategy, nil)
 	if err != nil {
 		return err
 	}
 	defer host.Close()
-	zones := o.zonesOf(cfg)
+	var bought []string // zones, of classes that the scenario applies as well
 	opts := simulate.Options{
 		For: o.length,
 		Catalogue: func(class *model.NodeClass) []*model.Offering {
+			zones := zonesOf(cfg, append(slices.Clone(start.NodeClasses), class)...)
+			bought = append(bought, zones...)
 			// the simulated EC2 sells on demand and as spot only
 			return slices.DeleteFunc(table.Offerings(class, zones, marketOptions(cfg)), func(x *model.Offering) bool { return x.ReservationID != "" })
 		},
@@ -127,7 +125,13 @@ func (o *runOptions) run(ctx context.Context) error {
 			return o.manifests(full)
 		},
 	}
-	r, err := o.play(ctx, start, script, opts, table.Source == "embedded")
+	r, err := o.play(ctx, start, script, opts, func() []string {
+		if table.Source != "embedded" {
+			return nil
+		}
+		slices.Sort(bought)
+		return []string{embeddedPrices(slices.Compact(bought))}
+	})
 	if err != nil {
 		return err
 	}
@@ -148,8 +152,9 @@ func (o *runOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// play runs the scenario: told as it happens on a table, as a report otherwise.
-func (o *runOptions) play(ctx context.Context, start *simulate.Input, script *simulate.Scenario, opts simulate.Options, made bool) (*simulate.Report, error) {
+// play runs the scenario: told as it happens on a table, as a report otherwise. prices are
+// the warnings about them, asked for when the run is over.
+func (o *runOptions) play(ctx context.Context, start *simulate.Input, script *simulate.Scenario, opts simulate.Options, prices func() []string) (*simulate.Report, error) {
 	style := simulate.Style{Color: o.colour(), Details: o.details}
 	telling := o.format == report.Table
 	var told error
@@ -171,9 +176,7 @@ func (o *runOptions) play(ctx context.Context, start *simulate.Input, script *si
 	if told != nil {
 		return nil, told
 	}
-	if made {
-		r.Warnings = append(r.Warnings, embeddedPrices)
-	}
+	r.Warnings = append(r.Warnings, prices()...)
 	if telling {
 		return r, simulate.WriteSummary(o.out, r, style)
 	}
@@ -184,9 +187,9 @@ func (o *runOptions) play(ctx context.Context, start *simulate.Input, script *si
 }
 
 func (o *runOptions) script() (*simulate.Scenario, error) {
-	f, err := os.Open(o.scenario)
+	f, err := openFile(o.scenario)
 	if err != nil {
-		return nil, badInput{fmt.Errorf("--scenario: %w", err)}
+		return nil, fmt.Errorf("--scenario: %w", err)
 	}
 	defer f.Close()
 	script, err := simulate.ParseScenario(f, o.scenario)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"slices"
@@ -46,7 +45,8 @@ Problems are
   - recorded days: --records with files or folders of strategyRecords. Each recorded call is
     planned for again as if no node ran: with its machines and prices and the pods that
     waited. Spreads and affinities between pods are not recorded; how many pods had some is
-    said. A problem that is the one before again, as while nodes start, is left out.
+    said. A problem that is the one before again, within the same hour, as while pods
+    wait for their nodes, is left out; how many were is said.
   - manifests: -f, one problem each, with everything that pods ask for.
   - drawn workloads: --workload a, b, c, d, e or mixed (a is 10 pods, b 1,000, c 5,000 with
     spreads and affinities, d 10,000, e 50,000), --shifts draws of each, for one NodePool that
@@ -70,11 +70,11 @@ Exit code 1: a strategy did not start, or did not answer for itself.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&o.strategies, "strategy", nil, "built-in or configured strategy by name, or the path of an executable; may be repeated (default: the built-in ones of the kind)")
 	f.StringVar(&o.kind, "kind", config.InstanceSelection, "kind of the strategies: instance-selection or consolidation")
-	f.IntVar(&o.nodes, "nodes", 200, "nodes of drawn clusters")
+	f.IntVar(&o.nodes, "nodes", 200, "nodes of drawn clusters, up to 20000")
 	f.StringArrayVar(&o.records, "records", nil, "file or folder of recorded calls; may be repeated")
 	f.StringSliceVar(&o.workloads, "workload", nil, "drawn workloads: some of a, b, c, d, e, mixed")
 	f.StringVar(&o.pool, "pool", "cmr", "NodePool of drawn workloads: a, cmr, cmr32, cmrod or open")
-	f.IntVar(&o.shifts, "shifts", 1, "draws of each workload")
+	f.IntVar(&o.shifts, "shifts", 1, "draws of each workload or cluster, up to 1000")
 	f.IntVar(&o.problems, "problems", 100, "recorded problems at most; of more, so many are taken evenly")
 	f.StringVar(&o.html, "html", "", "file for a page with the table and a chart")
 	f.StringVar(&o.svg, "svg", "", "file for the chart alone")
@@ -87,6 +87,7 @@ type benchReport struct {
 	Decision   string         `json:"decides"` // kind of the strategies
 	Strategies []benchTotals  `json:"strategies"`
 	Problems   []benchProblem `json:"problems"`
+	Repeats    int            `json:"repeats"` // recorded problems that are the one before again, left out
 	Warnings   []string       `json:"warnings"`
 }
 
@@ -122,8 +123,9 @@ type benchTotals struct {
 
 // benched is a strategy that takes part.
 type benched struct {
-	spec strategy.Spec
-	host *strategy.Host
+	name   string
+	host   *strategy.Host
+	faults *faults
 }
 
 // benchWorld is a problem that takes part.
@@ -151,15 +153,15 @@ func (o *strategyBenchOptions) run(ctx context.Context) error {
 		return err
 	}
 	for _, b := range hosts {
-		t := benchTotals{Name: b.spec.Name}
+		t := benchTotals{Name: b.name}
 		for _, st := range b.host.Status() {
-			if st.Name == b.spec.Name {
+			if st.Name == b.name {
 				t.Version = st.Version
 			}
 		}
 		r.Strategies = append(r.Strategies, t)
 	}
-	err = o.each(cfg, r, func(p benchWorld) error { return r.add(ctx, p, hosts) })
+	err = o.each(ctx, cfg, r, func(p benchWorld) error { return r.add(ctx, p, hosts) })
 	if err != nil {
 		return err
 	}
@@ -182,15 +184,24 @@ func (o *strategyBenchOptions) run(ctx context.Context) error {
 	return nil
 }
 
+// Bounds of what is drawn and planned for.
+const (
+	maxShifts     = 1000
+	maxProblems   = 10_000
+	maxDrawnNodes = 20_000
+)
+
 func (o *strategyBenchOptions) checkBench() error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if o.shifts < 1 {
-		return bad("--shifts: expected at least 1, got %d", o.shifts)
-	}
-	if o.problems < 1 {
-		return bad("--problems: expected at least 1, got %d", o.problems)
+	for _, n := range []struct {
+		flag      string
+		got, most int
+	}{{"shifts", o.shifts, maxShifts}, {"problems", o.problems, maxProblems}, {"nodes", o.nodes, maxDrawnNodes}} {
+		if n.got < 1 || n.got > n.most {
+			return bad("--%s: expected a number from 1 to %d, got %d", n.flag, n.most, n.got)
+		}
 	}
 	names := append(slices.Clone(workload.Names), "mixed")
 	for _, w := range o.workloads {
@@ -201,8 +212,6 @@ func (o *strategyBenchOptions) checkBench() error {
 	switch {
 	case o.kind != config.InstanceSelection && o.kind != config.Consolidation:
 		return bad("--kind: expected %s or %s, got %q", config.InstanceSelection, config.Consolidation, o.kind)
-	case o.nodes < 1:
-		return bad("--nodes: expected at least 1, got %d", o.nodes)
 	case o.kind == config.Consolidation && len(o.records)+len(o.workloads) > 0:
 		return bad("--kind consolidation: expected -f or nothing: records and workloads have no cluster to give machines back from")
 	}
@@ -228,57 +237,32 @@ func (o *strategyBenchOptions) hosts(ctx context.Context, cfg *config.Loaded) ([
 	}
 	var out []benched
 	for _, n := range names {
-		spec, err := chosen(cfg, o.kind, n)
+		p := newPicks(cfg)
+		name, err := p.flag("--strategy", o.kind, n)
 		if err != nil {
 			return out, err
 		}
-		if c, ok := cfg.Strategies[spec.Name]; ok && spec.Path == "" {
-			if spec, err = specOf(spec.Name, c); err != nil {
-				return out, err
-			}
+		if slices.ContainsFunc(out, func(b benched) bool { return b.name == name }) {
+			return out, bad("--strategy: %s is named twice: rows could not be told apart", name)
 		}
-		if slices.ContainsFunc(out, func(b benched) bool { return b.spec.Name == spec.Name }) {
-			return out, bad("--strategy: %s is named twice: rows could not be told apart", spec.Name)
-		}
-		only := strategy.Config{Strategies: []strategy.Spec{spec}, InstanceSelection: spec.Name}
+		bound := strategy.Config{InstanceSelection: name}
 		if o.kind == config.Consolidation {
-			only.InstanceSelection, only.Consolidation = "", spec.Name
+			bound = strategy.Config{Consolidation: name}
 		}
-		host, err := strategy.New(only, strategy.Options{})
+		why := &faults{}
+		host, err := p.start(ctx, bound, strategy.Options{OnCall: why.hear})
 		if err != nil {
-			return out, badInput{err}
-		}
-		out = append(out, benched{spec, host})
-		if err := host.Settled(ctx); err != nil {
 			return out, err
 		}
+		out = append(out, benched{name, host, why})
 	}
 	return out, nil
 }
 
 // each makes the problems one after the other: they are large, and one is enough at a time.
-func (o *strategyBenchOptions) each(cfg *config.Loaded, r *benchReport, f func(benchWorld) error) error {
-	if o.kind == config.Consolidation && len(o.files) == 0 {
-		for shift := range o.shifts {
-			p, err := o.world(fmt.Sprintf("%d nodes", o.nodes), &measure.Question{Cluster: workload.Cluster{Nodes: o.nodes, Fill: 0.4, Seed: 5 + uint64(shift), Hard: true}}, uint64(shift))
-			if err != nil {
-				return err
-			}
-			if err := f(p); err != nil {
-				return err
-			}
-		}
-	}
-	for _, name := range o.workloads {
-		for shift := range o.shifts {
-			p, err := o.world("workload "+name, &measure.Question{Workload: name, Pods: 1000, Shift: uint64(shift)}, uint64(shift))
-			if err != nil {
-				return err
-			}
-			if err := f(p); err != nil {
-				return err
-			}
-		}
+func (o *strategyBenchOptions) each(ctx context.Context, cfg *config.Loaded, r *benchReport, f func(benchWorld) error) error {
+	if err := o.eachDrawn(ctx, f); err != nil {
+		return err
 	}
 	for _, file := range o.files {
 		one := o.inputs
@@ -294,7 +278,7 @@ func (o *strategyBenchOptions) each(cfg *config.Loaded, r *benchReport, f func(b
 			return err
 		}
 	}
-	recorded, err := o.recorded()
+	recorded, err := o.recorded(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -310,6 +294,38 @@ func (o *strategyBenchOptions) each(cfg *config.Loaded, r *benchReport, f func(b
 		w.Settings.ReservedCapacity = true
 		if err := f(benchWorld{rec.Title(), w}); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// eachDrawn makes the problems that are drawn: a cluster or workloads, --shifts of each.
+func (o *strategyBenchOptions) eachDrawn(ctx context.Context, f func(benchWorld) error) error {
+	questions := map[string]measure.Question{}
+	names := o.workloads
+	for _, name := range o.workloads {
+		questions[name] = measure.Question{Workload: name, Pods: 1000}
+	}
+	if o.kind == config.Consolidation && len(o.files) == 0 {
+		names = []string{""}
+		questions[""] = measure.Question{Cluster: workload.Cluster{Nodes: o.nodes, Fill: 0.4, Seed: 5, Hard: true}}
+	}
+	for _, name := range names {
+		for shift := range o.shifts {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			q, title := questions[name], "workload "+name
+			if q.Shift = uint64(shift); name == "" {
+				q.Shift, q.Cluster.Seed, title = 0, q.Cluster.Seed+uint64(shift), fmt.Sprintf("%d nodes", o.nodes)
+			}
+			p, err := o.world(title, &q, uint64(shift))
+			if err != nil {
+				return err
+			}
+			if err := f(p); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -340,7 +356,7 @@ func (o *strategyBenchOptions) world(title string, q *measure.Question, shift ui
 }
 
 // recorded reads the calls for prices with waiting pods, evenly so many of them.
-func (o *strategyBenchOptions) recorded() ([]*strategy.Recorded, error) {
+func (o *strategyBenchOptions) recorded(ctx context.Context, r *benchReport) ([]*strategy.Recorded, error) {
 	var all []*strategy.Recorded
 	for _, path := range o.records {
 		files, err := strategy.RecordFiles(path, false)
@@ -348,7 +364,7 @@ func (o *strategyBenchOptions) recorded() ([]*strategy.Recorded, error) {
 			return nil, badInput{err}
 		}
 		for _, file := range files {
-			if all, err = readProblems(file, all); err != nil {
+			if all, err = r.readProblems(ctx, file, file != path, all); err != nil {
 				return nil, err
 			}
 		}
@@ -363,21 +379,31 @@ func (o *strategyBenchOptions) recorded() ([]*strategy.Recorded, error) {
 	return out, nil
 }
 
-func readProblems(file string, all []*strategy.Recorded) ([]*strategy.Recorded, error) {
-	f, err := os.Open(file)
+// readProblems adds those of a file. One in a folder may be growing: then its last line need
+// not be finished.
+func (r *benchReport) readProblems(ctx context.Context, file string, growing bool, all []*strategy.Recorded) ([]*strategy.Recorded, error) {
+	f, err := openFile(file)
 	if err != nil {
-		return nil, badInput{err}
+		return nil, err
 	}
 	defer f.Close()
 	for rec, err := range strategy.ReadRecords(f, file) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		var unfinished *strategy.RecordError
-		if errors.As(err, &unfinished) && unfinished.Unfinished {
-			return all, nil // it is being written
+		if growing && errors.As(err, &unfinished) && unfinished.Unfinished {
+			r.warn(unfinished.LeftOut())
+			return all, nil
 		}
 		if err != nil {
 			return nil, badInput{err}
 		}
-		if rec.Call == nil || len(rec.Call.Waiting) == 0 || len(all) > 0 && rec.SameProblem(all[len(all)-1]) {
+		if rec.Call == nil || len(rec.Call.Waiting) == 0 {
+			continue
+		}
+		if len(all) > 0 && rec.SameProblem(all[len(all)-1]) {
+			r.Repeats++
 			continue
 		}
 		all = append(all, rec)
@@ -387,11 +413,12 @@ func readProblems(file string, all []*strategy.Recorded) ([]*strategy.Recorded, 
 
 // add plans for a problem with the prices of each strategy.
 func (r *benchReport) add(ctx context.Context, p benchWorld, hosts []benched) error {
-	for _, pool := range p.world.Pools {
-		pool.Annotations = maps.Clone(pool.Annotations)
-		delete(pool.Annotations, model.AnnotationInstanceSelection)
-		delete(pool.Annotations, model.AnnotationConsolidation)
+	if err := ctx.Err(); err != nil {
+		return err
 	}
+	p.world.Budget = within(ctx, 0)
+	unannotate(p.world.Pools, model.AnnotationInstanceSelection)
+	unannotate(p.world.Pools, model.AnnotationConsolidation)
 	if r.Decision == config.Consolidation {
 		return r.giveBack(ctx, p, hosts)
 	}
@@ -403,10 +430,13 @@ func (r *benchReport) add(ctx context.Context, p benchWorld, hosts []benched) er
 			return err
 		}
 		plan := provision.Plan(p.world, b.host.Draft(ctx, p.world, prices))
-		a := benchAnswer{Strategy: b.spec.Name, Outcome: string(strategy.OK), Seconds: time.Since(began).Seconds()}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		a := benchAnswer{Strategy: b.name, Outcome: string(strategy.OK), Seconds: time.Since(began).Seconds()}
 		a.USDPerHour, a.Nodes, a.Unplaced = provision.Cost(plan)
-		for _, w := range unwell(prices) {
-			r.warn(p.name + ", " + b.spec.Name + ": " + w)
+		for _, w := range b.faults.unwell(prices) {
+			r.warn(p.name + ", " + b.name + ": " + w)
 		}
 		for _, x := range prices.ByPool {
 			if x.Outcome != string(strategy.OK) {
@@ -443,7 +473,7 @@ func (r *benchReport) giveBack(ctx context.Context, p benchWorld, hosts []benche
 		before.Nodes++
 	}
 	for i, b := range hosts {
-		a := benchAnswer{Strategy: b.spec.Name, Outcome: string(strategy.OK), USDPerHour: before.USDPerHour, Nodes: before.Nodes}
+		a := benchAnswer{Strategy: b.name, Outcome: string(strategy.OK), USDPerHour: before.USDPerHour, Nodes: before.Nodes}
 		began := time.Now()
 		prices, err := b.host.Price(ctx, p.world)
 		if err != nil {
@@ -460,6 +490,9 @@ func (r *benchReport) giveBack(ctx context.Context, p benchWorld, hosts []benche
 			return scores
 		}, disrupt.Options{Waves: true, Bound: true, Propose: b.host.Proposer(ctx, p.world)})
 		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		a.Seconds = time.Since(began).Seconds()
@@ -551,6 +584,9 @@ func (r *benchReport) WriteTable(w io.Writer) error {
 			line += fmt.Sprintf("%-*s", width[i]+2, c)
 		}
 		l.printf("%s\n", trimRight(line))
+	}
+	if r.Repeats > 0 {
+		l.printf("recorded problems left out as repeats of the one before: %d\n", r.Repeats)
 	}
 	for _, s := range r.Warnings {
 		l.printf("warning: %s\n", s)

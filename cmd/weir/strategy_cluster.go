@@ -5,14 +5,19 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-project/weir/core/admin"
 	"github.com/weir-project/weir/core/kube/forward"
+	"github.com/weir-project/weir/core/kube/raw"
 )
 
 // clusterFlags say which scaler is asked, and as whom.
@@ -23,6 +28,8 @@ type clusterFlags struct {
 	scaler              string
 	account             string
 	timeout             time.Duration
+
+	set *pflag.FlagSet // that they are in
 }
 
 const clusterLong = `It asks the scaler that leads, which it reaches as kubectl port-forward does: that takes the
@@ -31,7 +38,8 @@ itself the verb %s on the URL /weir/strategies. The user of the kubeconfig must 
 with a certificate names a service account instead.`
 
 func (f *clusterFlags) register(cmd *cobra.Command) {
-	s := cmd.Flags()
+	s := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
+	f.set = s
 	s.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; KUBECONFIG or ~/.kube/config if left out")
 	s.StringVar(&f.context, "context", "", "context of the kubeconfig; its current one if left out")
 	s.StringVarP(&f.namespace, "namespace", "n", "weir-system", "namespace of the scaler")
@@ -40,12 +48,54 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.scaler, "scaler", "", "URL of a scaler that can be reached by itself, such as http://127.0.0.1:8082")
 	s.StringVar(&f.account, "service-account", "", "NAMESPACE/NAME of a service account to ask as")
 	s.DurationVar(&f.timeout, "request-timeout", 30*time.Second, "for the way to the scaler and for each answer")
-	// an error here would mean that the flag does not exist, eight lines above
+	cmd.Flags().AddFlagSet(s)
+	// an error here would mean that the flag does not exist, nine lines above
 	_ = cmd.MarkFlagFilename("kubeconfig")
 }
 
-// given says whether a cluster is named at all.
-func (f *clusterFlags) given() bool { return f.kubeconfig != "" || f.context != "" || f.scaler != "" }
+// given says whether a cluster is asked: any flag about one says so.
+func (f *clusterFlags) given() bool {
+	given := false
+	f.set.VisitAll(func(x *pflag.Flag) { given = given || x.Changed })
+	return given
+}
+
+// check says what is wrong with the flags, before anything is asked.
+func (f *clusterFlags) check() error {
+	url, err := url.Parse(f.scaler)
+	namespace, name, pair := strings.Cut(f.account, "/")
+	switch {
+	case len(validation.IsDNS1123Label(f.namespace)) > 0:
+		return bad("--namespace: expected the name of a namespace, got %q", f.namespace)
+	case len(validation.IsDNS1123Subdomain(f.release)) > 0:
+		return bad("--release: expected the name of a Helm release, got %q", f.release)
+	case f.port < 1 || f.port > 65535:
+		return bad("--admin-port: expected a port, 1 to 65535, got %d", f.port)
+	case f.scaler != "" && (err != nil || url.Host == "" || url.Scheme != "http" && url.Scheme != "https"):
+		return bad("--scaler: expected a URL such as http://127.0.0.1:8082, got %q", f.scaler)
+	case f.account != "" && (!pair || len(validation.IsDNS1123Label(namespace))+len(validation.IsDNS1123Subdomain(name)) > 0):
+		return bad("--service-account: expected NAMESPACE/NAME, got %q", f.account)
+	case f.timeout <= 0:
+		return bad("--request-timeout: expected a duration above 0, got %v", f.timeout)
+	}
+	if f.kubeconfig != "" {
+		if _, err := os.Stat(f.kubeconfig); err != nil {
+			return bad("--kubeconfig: %s: %w", f.kubeconfig, reason(err))
+		}
+	}
+	return nil
+}
+
+// oneStrategy is the one argument of a command, the name of a strategy.
+func oneStrategy(verb string, args []string) (string, error) {
+	switch {
+	case len(args) != 1:
+		return "", bad("strategy %s: expected the NAME of one strategy, got %d arguments", verb, len(args))
+	case len(validation.IsDNS1123Label(args[0])) > 0:
+		return "", bad("strategy %s: %q: expected the name of a strategy: small letters, digits and dashes, at most 63", verb, args[0])
+	}
+	return args[0], nil
+}
 
 // asked is a way to the scaler.
 type asked struct {
@@ -55,6 +105,9 @@ type asked struct {
 }
 
 func (f *clusterFlags) open(ctx context.Context) (*asked, error) {
+	if _, err := raw.Config(f.kubeconfig, f.context); err != nil {
+		return nil, badInput{err}
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	conn, err := forward.Open(ctx, forward.Options{Kubeconfig: f.kubeconfig, Context: f.context, Namespace: f.namespace, Lease: f.release + "-leader-election",
@@ -155,6 +208,9 @@ func shadowed(s *admin.Shadowed) string {
 func notes(s admin.Strategy) (out []string) {
 	if s.LastError != "" {
 		out = append(out, fmt.Sprintf("%s: %s", s.Name, s.LastError))
+	}
+	if c := s.Calls; len(c.FellBack) > 0 {
+		out = append(out, fmt.Sprintf("%s: answered by somebody else last: %s", s.Name, strings.Join(c.FellBack, ", ")))
 	}
 	if c := s.Calls; c.LastError != "" && c.LastErrorAt != nil {
 		out = append(out, fmt.Sprintf("%s: last call that went wrong, at %s: %s", s.Name, c.LastErrorAt.Format(time.RFC3339), c.LastError))

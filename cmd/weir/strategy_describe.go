@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-project/weir/core/report"
 	"github.com/weir-project/weir/core/strategy"
 	"github.com/weir-project/weir/plugins/builtin"
 	"github.com/weir-project/weir/plugins/sdk"
@@ -55,6 +57,7 @@ type strategyManifest struct {
 	ConfigSchema  json.RawMessage    `json:"configSchema,omitempty"`
 	Path          string             `json:"path,omitempty"`
 	SHA256        string             `json:"sha256,omitempty"`
+	Chain         []string           `json:"chain,omitempty"` // the strategies that make it up
 }
 
 type strategyContract struct {
@@ -74,7 +77,7 @@ func (o *strategyDescribeOptions) run(ctx context.Context, args []string) error 
 	if err != nil {
 		return err
 	}
-	return report.Write(o.out, o.format, out)
+	return o.answer(o.format, out)
 }
 
 func (o *strategyDescribeOptions) describe(ctx context.Context, nameOrPath string) (*strategyManifest, error) {
@@ -82,45 +85,38 @@ func (o *strategyDescribeOptions) describe(ctx context.Context, nameOrPath strin
 	if err != nil {
 		return nil, err
 	}
-	spec := strategy.Spell(nameOrPath)
-	if s, ok := cfg.Strategies[nameOrPath]; ok {
-		if s.Image != "" && s.Path == "" || s.Socket != "" {
-			return nil, bad("strategy %s: its program is not a file here: weir strategy list of the cluster tells about it", nameOrPath)
-		}
-		if spec, err = specOf(nameOrPath, s); err != nil {
-			return nil, err
+	p := newPicks(cfg)
+	if !strings.ContainsRune(nameOrPath, filepath.Separator) {
+		if _, ok := cfg.Strategy(nameOrPath); !ok {
+			known := append(slices.Sorted(maps.Keys(cfg.Strategies)), builtin.Names()...)
+			return nil, bad("strategy describe: there is no strategy %q, expected one of the configuration, one of %s, or the path of an executable%s",
+				nameOrPath, strings.Join(builtin.Names(), ", "), didYouMean(nameOrPath, known, ""))
 		}
 	}
-	if spec.Path == "" {
-		m, err := strategy.BuiltinManifest(spec.Name)
-		if err != nil {
-			return nil, bad("%w%s", err, didYouMean(spec.Name, builtin.Names(), ""))
-		}
-		return shown(m), nil
+	name, err := p.flag("strategy describe", "", nameOrPath)
+	if err != nil {
+		return nil, err
 	}
-	return inspect(ctx, spec)
+	return inspect(ctx, p, name)
 }
 
 // inspect starts a strategy, asks who it is, and ends it.
-func inspect(ctx context.Context, spec strategy.Spec) (*strategyManifest, error) {
-	if err := executable(spec.Path); err != nil {
-		return nil, err
-	}
-	host, err := strategy.New(strategy.Config{Strategies: []strategy.Spec{spec}}, strategy.Options{})
+func inspect(ctx context.Context, p *picks, name string) (*strategyManifest, error) {
+	host, err := p.start(ctx, strategy.Config{}, strategy.Options{})
 	if err != nil {
-		return nil, badInput{err}
+		return nil, err
 	}
 	defer host.Close()
-	if err := host.Settled(ctx); err != nil {
-		return nil, err
-	}
-	m, err := host.Manifest(spec.Name)
+	m, err := host.Manifest(name)
 	if err != nil {
 		return nil, err
 	}
 	out := shown(m)
+	for _, member := range p.specs[name].Chain {
+		out.Chain = append(out.Chain, member.Strategy)
+	}
 	for _, st := range host.Status() {
-		if st.Name == spec.Name {
+		if st.Name == name {
 			out.Path, out.SHA256 = st.Path, st.SHA256
 		}
 	}
@@ -148,6 +144,9 @@ func (m *strategyManifest) WriteTable(w io.Writer) error {
 	fmt.Fprintf(&b, "deterministic: %v\n", m.Deterministic)
 	if m.Documentation != "" {
 		fmt.Fprintf(&b, "documentation: %s\n", m.Documentation)
+	}
+	if len(m.Chain) > 0 {
+		fmt.Fprintf(&b, "chain of: %s\n", strings.Join(m.Chain, ", "))
 	}
 	if m.SHA256 != "" {
 		fmt.Fprintf(&b, "program: %s\nsha256: %s\n", m.Path, m.SHA256)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-project/weir/core/report"
+	"github.com/weir-project/weir/core/config"
+	"github.com/weir-project/weir/core/userfile"
 	"github.com/weir-project/weir/plugins/sdk"
 	"github.com/weir-project/weir/plugins/sdk/conformance"
 )
@@ -69,12 +69,8 @@ func (o *strategyTestOptions) target(args []string) (conformance.Target, error) 
 	case len(args) == 0:
 		return nil, bad("expected the path of an executable, or --socket")
 	}
-	info, err := os.Stat(args[0])
-	switch {
-	case err != nil:
-		return nil, bad("%s: expected an executable file: %w", args[0], errors.Unwrap(err))
-	case info.IsDir() || info.Mode()&0o111 == 0:
-		return nil, bad("%s: expected an executable file", args[0])
+	if err := executable(args[0]); err != nil {
+		return nil, err
 	}
 	path, err := filepath.Abs(args[0])
 	if err != nil {
@@ -118,7 +114,7 @@ func (o *strategyTestOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := report.Write(o.out, o.format, &strategyTest{r}); err != nil {
+	if err := o.answer(o.format, &strategyTest{r}); err != nil {
 		return err
 	}
 	if n := len(r.Failures()); n > 0 {
@@ -132,12 +128,12 @@ func settingsFrom(name string) (json.RawMessage, error) {
 	if name == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(name)
+	text, err := readUpTo(name, sdk.MaxConfigBytes)
 	if err != nil {
-		return nil, bad("--config: %w", err)
+		return nil, fmt.Errorf("--config: %w", err)
 	}
-	if len(text) > sdk.MaxConfigBytes {
-		return nil, bad("--config: %s: %d bytes, expected at most %d", name, len(text), sdk.MaxConfigBytes)
+	if err := config.OneDocument(text); err != nil {
+		return nil, bad("--config: %s: expected YAML or JSON: %w", name, err)
 	}
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -155,7 +151,7 @@ func problemsFrom(name string) ([]conformance.Problem, error) {
 	files := []string{name}
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, bad("--problems: %w", err)
+		return nil, bad("--problems: %s: %w", name, userfile.Reason(err))
 	}
 	if info.IsDir() {
 		if files, err = filepath.Glob(filepath.Join(name, "calls-*.jsonl")); err != nil {
@@ -177,7 +173,7 @@ func problemsFrom(name string) ([]conformance.Problem, error) {
 }
 
 func problemsOf(file string) ([]conformance.Problem, error) {
-	f, err := os.Open(file)
+	f, err := userfile.Open(file)
 	if err != nil {
 		return nil, err
 	}

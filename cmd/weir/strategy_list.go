@@ -7,18 +7,19 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-project/weir/core/config"
-	"github.com/weir-project/weir/core/report"
 )
 
 const strategyLong = `strategy looks after strategies: the programs that decide which machines are bought and
 which are given back.
 
-Without --kubeconfig or --context a verb answers from files alone. With one of them it asks the
-leading scaler of that cluster.`
+swap and logs ask the leading scaler of a cluster, and so does list with any flag that is about
+a cluster, such as --context; KUBECONFIG alone says nothing. The other verbs answer from files
+alone.`
 
 // newStrategy is the parent of everything about strategies; each verb has a file of its own.
 func newStrategy(c *common) *cobra.Command {
@@ -50,7 +51,7 @@ func newStrategyList(c *common) *cobra.Command {
 		Short: "List strategies",
 		Long: `list lists the built-in strategies and those of the configuration, and where they are bound.
 
-With --kubeconfig, --context or --scaler it lists what runs: state, version, calls and how long
+With a flag about a cluster, such as --context, it lists what runs: state, version, calls and how long
 they took, how often somebody else had to answer and why, the last error, what was swapped.
 ` + fmt.Sprintf(clusterLong, "get"),
 		Example: `  weir strategy list
@@ -79,17 +80,28 @@ type strategyEntry struct {
 	Path    string `json:"path,omitempty"`
 	Image   string `json:"image,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
+	// Socket of one in a container of its own; Chain is the strategies that make it up.
+	Socket string   `json:"socket,omitempty"`
+	Chain  []string `json:"chain,omitempty"`
 }
 
 func (o *strategyListOptions) run(ctx context.Context) error {
-	if err := o.check(); err != nil {
+	if err := o.output.check(); err != nil {
 		return err
 	}
 	if o.given() {
 		if o.config != "" {
 			return bad("--config: expected no cluster beside it: the scaler has its own configuration")
 		}
+		if err := o.clusterFlags.check(); err != nil {
+			return err
+		}
 		return o.running(ctx)
+	}
+	if o.environ["KUBECONFIG"] != "" && o.config == "" {
+		if _, err := fmt.Fprintln(o.err, "note: what is built in; --context or --kubeconfig asks a cluster what it runs, --config reads a configuration"); err != nil {
+			return err
+		}
 	}
 	cfg, err := (&inputs{common: o.common, config: o.config}).configuration()
 	if err != nil {
@@ -101,11 +113,23 @@ func (o *strategyListOptions) run(ctx context.Context) error {
 	}
 	l := strategyList{Kind: "StrategyList"}
 	for _, n := range slices.Sorted(maps.Keys(names)) {
-		s := cfg.Strategies[n]
-		l.Strategies = append(l.Strategies, strategyEntry{Name: n, Kind: names[n], BuiltIn: s.Path == "" && s.Image == "" && s.Isolation != config.IsolationContainer, Image: s.Image, Path: s.Path, SHA256: s.SHA256,
-			Bound: n == cfg.Bindings.InstanceSelection || n == cfg.Bindings.Consolidation})
+		l.Strategies = append(l.Strategies, entryOf(cfg, n, names[n]))
 	}
-	return report.Write(o.out, o.format, &l)
+	return o.answer(o.format, &l)
+}
+
+// entryOf is a strategy as the configuration has it.
+func entryOf(cfg *config.Loaded, name, kind string) strategyEntry {
+	s := cfg.Strategies[name]
+	e := strategyEntry{Name: name, Kind: kind, Image: s.Image, Path: s.Path, SHA256: s.SHA256, Bound: name == cfg.Bindings.InstanceSelection || name == cfg.Bindings.Consolidation}
+	for _, m := range s.Chain {
+		e.Chain = append(e.Chain, m.Strategy)
+	}
+	if s.Isolation == config.IsolationContainer && len(s.Chain) == 0 {
+		e.Socket = s.Socket
+	}
+	e.BuiltIn = e.Path == "" && e.Image == "" && e.Socket == "" && len(e.Chain) == 0
+	return e
 }
 
 // running lists what a scaler runs.
@@ -119,7 +143,7 @@ func (o *strategyListOptions) running(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return report.Write(o.out, o.format, &clusterList{*l})
+	return o.answer(o.format, &clusterList{*l})
 }
 
 // WriteTable shows a line for each strategy.
@@ -127,7 +151,10 @@ func (l *strategyList) WriteTable(out io.Writer) error {
 	rows := [][]string{{"NAME", "KIND", "FROM", "BOUND"}}
 	for _, s := range l.Strategies {
 		from, bound := "built in", "-"
-		if !s.BuiltIn {
+		switch {
+		case len(s.Chain) > 0:
+			from = "chain of " + strings.Join(s.Chain, ", ")
+		case !s.BuiltIn:
 			from = cmp.Or(s.Image, s.Path, "a container")
 		}
 		if s.Bound {

@@ -48,17 +48,31 @@ level, and what the scaler says about it. With -o json each line is a JSON objec
 	return cmd
 }
 
+// keptLines is how many a scaler keeps of a strategy.
+const keptLines = 1000
+
+// asked is the strategy, where all flags are as they should be.
+func (o *strategyLogsOptions) asked(args []string) (string, error) {
+	switch {
+	case o.format != report.JSON && o.format != report.Table:
+		return "", bad("--output: expected json or table, got %q", o.format)
+	case o.tail < 0 || o.tail > keptLines:
+		return "", bad("--tail: expected a number from 0 to %d, got %d", keptLines, o.tail)
+	}
+	name, err := oneStrategy("logs", args)
+	if err != nil {
+		return "", err
+	}
+	return name, o.clusterFlags.check()
+}
+
 // followEvery is the pause between two looks for new lines.
 const followEvery = time.Second
 
 func (o *strategyLogsOptions) run(ctx context.Context, args []string) error {
-	switch {
-	case o.format != report.JSON && o.format != report.Table:
-		return bad("--output: expected json or table, got %q", o.format)
-	case len(args) != 1:
-		return bad("strategy logs: expected the NAME of one strategy, got %d arguments", len(args))
-	case o.tail < 0:
-		return bad("--tail: expected a number of at least 0, got %d", o.tail)
+	name, err := o.asked(args)
+	if err != nil {
+		return err
 	}
 	conn, err := o.open(ctx)
 	if err != nil {
@@ -67,7 +81,7 @@ func (o *strategyLogsOptions) run(ctx context.Context, args []string) error {
 	defer conn.Close()
 	after, limit := int64(0), o.tail
 	for {
-		got, err := conn.client.Logs(ctx, args[0], after, limit)
+		got, err := conn.client.Logs(ctx, name, after, limit)
 		if err != nil {
 			if ctx.Err() != nil && o.follow {
 				return nil // interrupted, which is how it ends
@@ -82,7 +96,7 @@ func (o *strategyLogsOptions) run(ctx context.Context, args []string) error {
 		if !o.follow {
 			return nil
 		}
-		after, limit = got.Next, 1000
+		after, limit = got.Next, keptLines
 		select {
 		case <-ctx.Done():
 			return nil

@@ -67,14 +67,14 @@ func TestDescribePinVerify(t *testing.T) {
 	if code, text, talk := answers(t, "strategy", "pin", path, "--lock", lock); code != 0 || !strings.Contains(text, "first-fit 1.0.0 for "+strategy.Platform()+" is sha256 "+sum) {
 		t.Errorf("pin: %d %s %s", code, text, talk)
 	}
-	if code, _, talk := answers(t, "strategy", "pin", "first-fit="+path, "--lock", lock, "--platform", "plan9/mips", "--version", "1.0.0"); code != 0 {
+	if code, _, talk := answers(t, "strategy", "pin", "first-fit="+path, "--lock", lock, "--platform", "darwin/arm64", "--version", "1.0.0"); code != 0 {
 		t.Errorf("pin for another platform: %d %s", code, talk)
 	}
 	l, err := strategy.ReadLock(lock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{strategy.Platform(): sum, "plan9/mips": sum}, l.Entry("first-fit").SHA256); diff != "" {
+	if diff := cmp.Diff(map[string]string{strategy.Platform(): sum, "darwin/arm64": sum}, l.Entry("first-fit").SHA256); diff != "" {
 		t.Errorf("lock file (-want +got):\n%s", diff)
 	}
 	if code, text, talk := answers(t, "strategy", "verify", path, "--lock", lock); code != 0 || !strings.Contains(text, "first-fit  ok") {
@@ -109,6 +109,14 @@ func TestStrategyMistakes(t *testing.T) {
 	if err := os.WriteFile(plain, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	broken := filepath.Join(dir, "lock")
+	if err := os.WriteFile(broken, []byte("{\"version\": 1,\n\"plugins\": 1}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(dir, "kubeconfig") // one that names no cluster
+	if err := os.WriteFile(none, []byte("{apiVersion: v1, kind: Config}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	sum := strings.Repeat("0a", 32)
 	for _, tt := range []struct{ args, says string }{
 		{"describe", "expected the NAME or PATH of one strategy"},
@@ -119,7 +127,10 @@ func TestStrategyMistakes(t *testing.T) {
 		{"verify a=" + plain + " a=" + plain, "is there twice"},
 		{"verify a=" + plain + " --lock " + dir + "/none", "no such file"},
 		{"pin", "expected one NAME=PATH"},
-		{"pin a=" + plain + " --platform linux/arm --lock " + dir + "/l", "--version is missing"},
+		{"pin a=" + plain + " --platform windows/arm64 --lock " + dir + "/l", "--version is missing"},
+		{"pin a=" + plain + " --platform a/b --version 1", `--platform: platform "a/b": expected one of`},
+		{"verify a=" + plain + " --platform a/b", `--platform: platform "a/b": expected one of`},
+		{"verify a=" + plain + " --lock " + broken, broken + ": line 2: plugins: unknown field"},
 		{"swap", "expected the NAME of one strategy"},
 		{"swap a", "--to: expected IMAGE@sha256:DIGEST"},
 		{"swap a --to registry.example/a:latest", "a program is named by its content"},
@@ -130,6 +141,23 @@ func TestStrategyMistakes(t *testing.T) {
 		{"logs a --tail -1", "--tail: expected"},
 		{"logs a -o yaml", "expected json or table"},
 		{"list --context x --config y", "--config: expected no cluster beside it"},
+		{"swap A", `"A": expected the name of a strategy`},
+		{"swap a/b --to /a@sha256:" + sum, `"a/b": expected the name of a strategy`},
+		{"swap a --to /a@sha256:12", "expected 64 hexadecimal digits"},
+		{"swap a --to a@sha256:" + sum, "expected registry/repository@sha256:DIGEST"},
+		{"swap a --to r/A:b@sha256:" + sum, "expected registry/repository@sha256:DIGEST"},
+		{"swap a --to /a@sha256:" + sum + " --wait -1s", "--wait: expected"},
+		{"swap a --reset --request-timeout 0s", "--request-timeout: expected"},
+		{"logs a --tail 1001", "--tail: expected"},
+		{"logs ../a", "expected the name of a strategy"},
+		{"logs a --admin-port 0", "--admin-port: expected a port"},
+		{"logs a --kubeconfig ./none", "--kubeconfig: ./none: no such file"},
+		{"list --scaler 127.0.0.1:8082", "--scaler: expected a URL"},
+		{"list --service-account weir", "--service-account: expected NAMESPACE/NAME"},
+		{"list -n Weir_", "--namespace: expected"},
+		{"list --release W", "--release: expected"},
+		{"list --kubeconfig " + none + " --context x", "context \"x\" does not exist"},
+		{"list -n weir --kubeconfig " + none, "no kubeconfig names a cluster"},
 	} {
 		code, out, talk := answers(t, append([]string{"strategy"}, strings.Fields(tt.args)...)...)
 		if code != 2 || out != "" || !strings.Contains(talk, tt.says) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-project/weir/core/report"
+	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/strategy"
 )
 
@@ -61,6 +61,9 @@ func (o *strategyPinOptions) run(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return bad("strategy pin: expected one NAME=PATH, got %d arguments", len(args))
 	}
+	if err := strategy.CheckPlatform(o.platform); err != nil {
+		return bad("--platform: %w", err)
+	}
 	programs, err := named(args)
 	if err != nil {
 		return err
@@ -88,7 +91,7 @@ func (o *strategyPinOptions) run(ctx context.Context, args []string) error {
 	if err := lock.Write(o.lock); err != nil {
 		return err
 	}
-	return report.Write(o.out, o.format, out)
+	return o.answer(o.format, out)
 }
 
 // sum fills in what is known of the program: of one that is started, what ran.
@@ -101,9 +104,14 @@ func (o *strategyPinOptions) sum(ctx context.Context, out *strategyPinned, path 
 	if o.platform != strategy.Platform() {
 		return bad("--version is missing: a program for %s cannot be started here and asked", o.platform)
 	}
+	if err := executable(path); err != nil {
+		return err
+	}
 	spec := strategy.Spell(pathOf(path))
 	spec.Name = out.Name
-	m, err := inspect(ctx, spec)
+	p := newPicks(&config.Loaded{Config: config.Default()})
+	p.specs[out.Name], p.flags[out.Name] = spec, pickedByFlag{path: path}
+	m, err := inspect(ctx, p, out.Name)
 	if err != nil {
 		return err
 	}

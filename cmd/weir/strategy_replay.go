@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/weir-project/weir/core/config"
 	"github.com/weir-project/weir/core/report"
 	"github.com/weir-project/weir/core/strategy"
-	"github.com/weir-project/weir/plugins/builtin"
 )
 
 // shownChanges of one answer are in the table; the other formats have them all.
@@ -31,7 +29,7 @@ func newStrategyReplay(c *common) *cobra.Command {
 		Use:   "replay FILE",
 		Short: "Ask again what was recorded, and show what is another answer now",
 		Long: `replay asks a strategy every question of a file of records again and compares the answers:
-prices, vetoes, steps, limits, fees, verdicts, scores. The scaler writes such files where its
+prices, vetoes, steps, limits, fees, nodes, verdicts, scores, moves. The scaler writes such files where its
 configuration has strategyRecords.folder; each can be replayed by itself, anywhere.
 
 Without --strategy each call is put to the strategy of the recorded name: as --config says, or
@@ -78,9 +76,9 @@ func (o *strategyReplayOptions) run(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return bad("strategy replay: expected one FILE of records, got %d arguments", len(args))
 	}
-	f, err := os.Open(args[0])
+	f, err := openFile(args[0])
 	if err != nil {
-		return badInput{err}
+		return err
 	}
 	defer f.Close()
 	asked := &askedStrategies{common: o.common, config: o.config, only: o.strategy, open: map[string]*strategy.Direct{}}
@@ -93,6 +91,9 @@ func (o *strategyReplayOptions) run(ctx context.Context, args []string) error {
 		if rec.Call == nil {
 			return badInput{&strategy.RecordError{File: rec.File, Line: rec.Line, Expected: "a call",
 				Err: errors.New("it is what a shadow made of a problem: see weir strategy shadow report")}}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if err := r.ask(ctx, asked, rec); err != nil {
 			return err
@@ -197,62 +198,48 @@ type askedStrategies struct {
 
 // of is the strategy that answers for a recorded name, and its own name.
 func (a *askedStrategies) of(ctx context.Context, recorded string) (*strategy.Direct, string, error) {
-	spec, err := a.spec(recorded)
+	p, name, err := a.pick(recorded)
 	if err != nil {
 		return nil, "", err
 	}
-	d := a.open[spec.Name]
+	d := a.open[name]
 	if d == nil {
-		if d, err = strategy.Open(ctx, spec, strategy.Options{}); err != nil {
+		if d, err = strategy.OpenAmong(ctx, p.list(), name, strategy.Options{}); err != nil {
+			if wrong := p.settings(err); wrong != nil {
+				return nil, "", wrong
+			}
 			return nil, "", err
 		}
-		a.open[spec.Name] = d
+		a.open[name] = d
 	}
-	return d, spec.Name, nil
+	return d, name, nil
 }
 
-func (a *askedStrategies) spec(recorded string) (strategy.Spec, error) {
+// pick is the strategy of --strategy or of the recorded name, with the members of a chain.
+func (a *askedStrategies) pick(recorded string) (*picks, string, error) {
 	if a.loaded == nil {
 		in := inputs{common: a.common, config: a.config}
 		cfg, err := in.configuration()
 		if err != nil {
-			return strategy.Spec{}, err
+			return nil, "", err
 		}
 		a.loaded = cfg
 	}
+	p := newPicks(a.loaded)
 	if a.only != "" {
-		return anyStrategy(a.loaded, "--strategy", a.only)
+		name, err := p.flag("--strategy", "", a.only)
+		return p, name, err
 	}
-	if _, configured := a.loaded.Strategies[recorded]; !configured && !builtin.Has(recorded) {
-		return strategy.Spec{}, bad("the records are of strategy %q, which is not built in: expected --strategy with its path, or --config", recorded)
+	if _, known := a.loaded.Strategy(recorded); !known {
+		return nil, "", bad("the records are of strategy %q, which is not built in: expected --strategy with its path, or --config", recorded)
 	}
-	return anyStrategy(a.loaded, "--strategy", recorded)
+	return p, recorded, p.add(recorded)
 }
 
 func (a *askedStrategies) close() {
 	for _, d := range a.open {
 		d.Close()
 	}
-}
-
-// anyStrategy is a strategy of any kind that a flag names.
-func anyStrategy(cfg *config.Loaded, flag, nameOrPath string) (strategy.Spec, error) {
-	spec := strategy.Spell(nameOrPath)
-	if spec.Path != "" {
-		info, err := os.Stat(spec.Path)
-		if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-			return spec, bad("%s: %s: expected an executable file", flag, nameOrPath)
-		}
-		return spec, nil
-	}
-	if c, ok := cfg.Strategies[nameOrPath]; ok {
-		return specOf(nameOrPath, c)
-	}
-	if !builtin.Has(nameOrPath) {
-		return spec, bad("%s: there is no strategy %q, expected a configured one, one of %v, or the path of an executable%s", flag, nameOrPath,
-			builtin.Names(), didYouMean(nameOrPath, builtin.Names(), ""))
-	}
-	return spec, nil
 }
 
 var _ report.Tabler = (*replayReport)(nil)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,38 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// A file that was cut off is bad input to whoever reads it; in a folder, where it may be
+// growing, the line is left out and told of.
+func TestCutRecords(t *testing.T) {
+	t.Parallel()
+	folder := recordDay(t, 2)
+	for _, c := range []struct {
+		shadows bool
+		command []string
+	}{{true, []string{"shadow", "report"}}, {false, []string{"bench", "--strategy", "cost-optimal", "--records"}}} {
+		files, err := strategy.RecordFiles(folder, c.shadows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(files[0], whole[:len(whole)-10], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		line := strconv.Itoa(bytes.Count(whole, []byte("\n")))
+		args := append([]string{"strategy"}, c.command...)
+		if out, errs := command(t, exitBadInput, append(args, files[0])...); out != "" || !strings.Contains(errs, files[0]+":"+line+": expected a complete line") {
+			t.Errorf("%q of a file that was cut off: %q, %q", c.command, out, errs)
+		}
+		out, errs := command(t, exitDone, append(args, folder)...)
+		if !strings.Contains(out+errs, files[0]+": line "+line+" is not finished and was left out") {
+			t.Errorf("%q of its folder: %q, %q", c.command, out, errs)
+		}
+	}
+}
+
 // TestShadowReport sums up a shadow's day, of the folder and of the file.
 func TestShadowReport(t *testing.T) {
 	t.Parallel()
@@ -222,8 +255,11 @@ func TestBench(t *testing.T) {
 		"--kind: expected":                     {"--kind", "both"},
 		"--nodes: expected":                    {"--nodes", "0"},
 		"--kind consolidation: ":               {"--kind", "consolidation", "--workload", "a"},
-		"--shifts: expected at least 1":        {"--shifts", "0"},
-		"--problems: expected at least 1":      {"--problems", "0"},
+		"--nodes: expected a number from 1 to": {"--kind", "consolidation", "--nodes", "20001"},
+		"--shifts: expected a number from 1":   {"--shifts", "0"},
+		"--shifts: expected a number from":     {"--shifts", "1001"},
+		"--problems: expected a number from 1": {"--problems", "0"},
+		"--problems: expected a number from":   {"--problems", "10001"},
 		"--workload: expected some of":         {"--workload", "z"},
 		"--pool: expected a, cmr":              {"--pool", "daemons"},
 		"is of kind consolidation":             {"--strategy", "savings"},

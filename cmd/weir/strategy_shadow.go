@@ -30,7 +30,8 @@ func newShadowReport(c *common) *cobra.Command {
 		Long: `report reads what shadows made of the problems that there were, as the scaler records it in
 strategyRecords.folder, and sums it up for each candidate: how often it failed, how fast it
 answered, what its plans would have cost at the market beside those that were made, and where
-its verdicts on moves are others, with examples.
+its verdicts on moves are others, with examples. Of one that finds moves by itself it also says
+what its plans would have given back.
 
 Sums are over plans: each priced the pods that waited then. A plan that leaves pods without a
 place is cheap for that reason, so look at those first.`,
@@ -91,6 +92,9 @@ func writeCandidate(l *textLines, c *strategy.ShadowSummary) {
 		l.printf(" (%s)", strings.Join(why, ", "))
 	}
 	l.printf("; p50 %.3f s, p99 %.3f s\n", c.P50Seconds, c.P99Seconds)
+	if c.FirstError != "" {
+		l.printf("  first error   %s\n", c.FirstError)
+	}
 	p := c.Plans
 	if p.Compared > 0 {
 		l.printf("  plans         %d compared: %d cheaper, %d dearer\n", p.Compared, p.Cheaper, p.Dearer)
@@ -101,6 +105,10 @@ func writeCandidate(l *textLines, c *strategy.ShadowSummary) {
 	if x := c.Worst; x != nil {
 		l.printf("  worst plan    %.4f USD/h on %d nodes instead of %.4f on %d, %s\n", x.Candidate.USDPerHour, x.Candidate.Nodes,
 			x.Acting.USDPerHour, x.Acting.Nodes, x.At.UTC().Format(stamp))
+	}
+	if m := c.Moves; m.Compared > 0 {
+		l.printf("  giving back   %d plans compared: %.4f USD/h saved in sum instead of %.4f; %d nodes go instead of %d, for %d new ones instead of %d\n", m.Compared,
+			m.SavedUSDPerHourCandidate, m.SavedUSDPerHourActing, m.RemovedCandidate, m.RemovedActing, m.LaunchedCandidate, m.LaunchedActing)
 	}
 	if c.Verdicts > 0 {
 		l.printf("  verdicts      %d, %d are others\n", c.Verdicts, c.Disagreements)

@@ -75,6 +75,17 @@ func TestStrategyByPath(t *testing.T) {
 	if string(a) != string(b) {
 		t.Errorf("by path:\n%s\nby name:\n%s", a, b)
 	}
+
+	sum, err := fileSum(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := write(t, "weir.yaml", "apiVersion: config.weir.dev/v1alpha1\nkind: ScalerConfiguration\nbindings: {instanceSelection: mine}\nstrategies:\n  mine:\n    kind: instance-selection\n    path: "+
+		program+"\n    sha256: "+sum+"\n    config:\n      feePerNod: 1\n", 0o644)
+	want := cfg + ":10: strategies.mine.config.feePerNod: unknown field"
+	if out, errs := command(t, exitBadInput, "simulate", "provision", "-f", input, "--config", cfg); out != "" || !strings.Contains(errs, want) {
+		t.Errorf("settings that its schema refuses: %q, %q, want %s", out, errs, want)
+	}
 }
 
 // A program that is no strategy is a failure that names it, not a silent fall-back.

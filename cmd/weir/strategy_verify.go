@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-project/weir/core/report"
 	"github.com/weir-project/weir/core/strategy"
 )
 
@@ -68,6 +67,9 @@ func (o *strategyVerifyOptions) run(args []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	if err := strategy.CheckPlatform(o.platform); err != nil {
+		return bad("--platform: %w", err)
+	}
 	cfg, err := (&inputs{common: o.common, config: o.config}).configuration()
 	if err != nil {
 		return err
@@ -101,7 +103,7 @@ func (o *strategyVerifyOptions) run(args []string) error {
 		}
 		out.Strategies = append(out.Strategies, c)
 	}
-	if err := report.Write(o.out, o.format, out); err != nil {
+	if err := o.answer(o.format, out); err != nil {
 		return err
 	}
 	if wrong > 0 {
@@ -174,16 +176,22 @@ func fileSum(path string) (string, error) {
 // executable is nil for a file that can be executed.
 func executable(path string) error {
 	info, err := os.Stat(path)
-	var pe *fs.PathError
 	switch {
-	case errors.As(err, &pe):
-		return bad("%s: expected an executable file: %w", path, pe.Err)
 	case err != nil:
-		return badInput{err}
+		return bad("%s: expected an executable file: %w", path, reason(err))
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return bad("%s: expected an executable file", path)
 	}
 	return nil
+}
+
+// reason is an error without the path that it happened to.
+func reason(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
 }
 
 // WriteTable shows a line for each strategy, and what is wrong below.
