@@ -40,13 +40,14 @@ type Config struct {
 
 	DiscoverySubnets, DiscoverySecurityGroups []string // to be tagged
 
-	ReservedConcurrency int      // of the drainer; 0 = none
-	PermissionsBoundary string   // ARN or name of a policy, for every role
-	Key                 string   // ARN of a customer-managed key, or create; empty = keys of AWS
-	AlarmTopic          string   // ARN of an SNS topic; empty = alarms tell nobody
-	Issuer              string   // of the cluster's OIDC tokens, without https://; empty = EKS Pod Identity
-	ImageParameters     []string // SSM parameters of one's own that name images
-	KarpenterNamespace  string   // where Karpenter's lease is
+	ReservedConcurrency  int      // of the drainer; 0 = none
+	PermissionsBoundary  string   // ARN or name of a policy, for every role
+	Key                  string   // ARN of a customer-managed key, or create; empty = keys of AWS
+	AlarmTopic           string   // ARN of an SNS topic; empty = alarms tell nobody
+	Issuer               string   // of the cluster's OIDC tokens, without https://; empty = EKS Pod Identity
+	ImageParameters      []string // SSM parameters of one's own that name images
+	StrategyRepositories []string // of ECR, by name or ARN, that strategies are fetched from
+	KarpenterNamespace   string   // where Karpenter's lease is
 }
 
 // Whether the charts are installed.
@@ -96,6 +97,7 @@ func Keys() []Key {
 		one("queue", "name of an existing Karpenter interruption queue, which the scaler then reads", matches(queueName, "the name of a queue, not its URL or ARN"), func(c *Config) *string { return &c.Queue }),
 		one("karpenterNamespace", "namespace of Karpenter's lease", matches(kubeName, "the name of a namespace"), func(c *Config) *string { return &c.KarpenterNamespace }).or("kube-system"),
 		many("imageParameters", "SSM parameters of your own that name images, with commas between; a path may end with *", matches(parameterName, "names of parameters, not ARNs"), func(c *Config) *[]string { return &c.ImageParameters }),
+		many("strategyRepositories", "repositories of ECR that the scaler fetches strategies from, with commas between: names in this account and region, or ARNs; a path may end with *", matches(repositoryName, "names or ARNs of repositories, not URIs"), func(c *Config) *[]string { return &c.StrategyRepositories }),
 		many("subnets", "ids of subnets for the functions, with commas between, for a private endpoint", matches(subnetID, "ids of subnets"), func(c *Config) *[]string { return &c.Subnets }),
 		many("securityGroups", "ids of security groups for the functions; left out, one is made in vpcId", matches(groupID, "ids of security groups"), func(c *Config) *[]string { return &c.SecurityGroups }),
 		one("vpcId", "id of the VPC of subnets, for a security group of the functions' own", matches(vpcID, "the id of a VPC"), func(c *Config) *string { return &c.VPC }),
@@ -132,23 +134,24 @@ func (k Key) unless(other string) Key { k.Unless = other; return k }
 func (k Key) or(value string) Key     { k.Default = value; return k }
 
 var (
-	clusterName   = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
-	kubeName      = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	roleName      = regexp.MustCompile(`^([\w+=,.@-]+/)*[\w+=,.@-]{1,64}$`)
-	queueName     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
-	imageName     = regexp.MustCompile(`^[a-z0-9][a-z0-9._/:-]*(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$`)
-	issuer        = regexp.MustCompile(`^[a-z0-9.-]+(/[A-Za-z0-9_-]+)*$`)
-	tableName     = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
-	parameterName = regexp.MustCompile(`^/?[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*(/?\*)?$`)
-	subnetID      = regexp.MustCompile(`^subnet-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
-	groupID       = regexp.MustCompile(`^sg-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
-	vpcID         = regexp.MustCompile(`^vpc-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
-	policyName    = regexp.MustCompile(`^(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]{1,512}$`)
-	kubeVersion   = regexp.MustCompile(`^1\.[0-9]{2}$`)
-	principalARN  = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$`)
-	keyARN        = regexp.MustCompile(`^(create|arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]{1,64})$`)
-	topicARN      = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
-	stackName     = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
+	clusterName    = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
+	kubeName       = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	roleName       = regexp.MustCompile(`^([\w+=,.@-]+/)*[\w+=,.@-]{1,64}$`)
+	queueName      = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+	imageName      = regexp.MustCompile(`^[a-z0-9][a-z0-9._/:-]*(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$`)
+	issuer         = regexp.MustCompile(`^[a-z0-9.-]+(/[A-Za-z0-9_-]+)*$`)
+	tableName      = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
+	parameterName  = regexp.MustCompile(`^/?[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*(/?\*)?$`)
+	repositoryName = regexp.MustCompile(`^(arn:aws[a-z-]*:ecr:[a-z0-9-]+:\d{12}:repository/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(/?\*)?$`)
+	subnetID       = regexp.MustCompile(`^subnet-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
+	groupID        = regexp.MustCompile(`^sg-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
+	vpcID          = regexp.MustCompile(`^vpc-[0-9a-f]{8}(?:[0-9a-f]{9})?$`)
+	policyName     = regexp.MustCompile(`^(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]{1,512}$`)
+	kubeVersion    = regexp.MustCompile(`^1\.[0-9]{2}$`)
+	principalARN   = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$`)
+	keyARN         = regexp.MustCompile(`^(create|arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]{1,64})$`)
+	topicARN       = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
+	stackName      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 )
 
 // ReadConfig reads the context through lookup, which answers "" for what is not set.

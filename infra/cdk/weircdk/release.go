@@ -116,7 +116,7 @@ func (r *Release) allowPushes(c constructs.Construct, role awsiam.IRole) constru
 	return attach(c, "PushPolicy", "Images of Weir's installer", role, []Statement{
 		{
 			Sid: "AllowRegistryLogin", Actions: []string{"ecr:GetAuthorizationToken"}, Resources: []string{"*"},
-			Wildcard: "ECR knows no resource for a login, which gives no right by itself",
+			Wildcard: whyLogin,
 		},
 		{
 			Sid: "AllowPush",

@@ -29,6 +29,8 @@ func calls(t *testing.T, module, program string) []string {
 		t.Fatalf("go list %s: %v\n%s", program, err, said.String())
 	}
 	input := regexp.MustCompile(`[&*](ec2|ssm|iam|eks|pricing|sqs|dynamodb|sts|arczonalshift|ecr|s3|kms)\.([A-Z][A-Za-z]+)Input\b`)
+	// Who links no client of the SDK for a service names the operation as its protocol does.
+	target := regexp.MustCompile(`"AmazonEC2ContainerRegistry_V[0-9]+\.([A-Z][A-Za-z]+)"`)
 	found := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		path, folder, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -53,6 +55,9 @@ func calls(t *testing.T, module, program string) []string {
 					service = "arc-zonal-shift"
 				}
 				found[service+":"+m[2]] = true
+			}
+			for _, m := range target.FindAllStringSubmatch(string(b), -1) {
+				found["ecr:"+m[1]] = true
 			}
 		}
 	}
@@ -88,6 +93,9 @@ var programs = map[string]program{
 		"kms:GenerateDataKey": "DynamoDB uses the key in the role's name",
 		"kms:ReEncryptFrom":   "DynamoDB uses the key in the role's name",
 		"kms:ReEncryptTo":     "DynamoDB uses the key in the role's name",
+
+		"ecr:BatchGetImage":          "a pull over the registry's own protocol",
+		"ecr:GetDownloadUrlForLayer": "a pull over the registry's own protocol",
 	}},
 	"functions": {module: ".", path: "./lambda/interruption", role: "Interruption", least: 4, uncalled: map[string]string{
 		"logs:CreateLogStream":        "the runtime writes what the function says",
@@ -122,7 +130,9 @@ var programs = map[string]program{
 // others but for a reason.
 func TestProgramsHaveTheRightsThatTheyUse(t *testing.T) {
 	t.Parallel()
-	all := statements(synth(t, func(c *Config) { c.Queue, c.Key = "karpenter", KeyCreate }))
+	all := statements(synth(t, func(c *Config) {
+		c.Queue, c.Key, c.StrategyRepositories = "karpenter", KeyCreate, []string{"team/carbon"}
+	}))
 	for name, p := range programs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

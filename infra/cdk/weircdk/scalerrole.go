@@ -16,6 +16,7 @@ const (
 	whyInputs  = "what a launch may use is chosen by the node classes' selectors, when machines are bought"
 	whyCreated = "what is created has no name yet; limited to what carries the cluster's tags"
 	whyOwn     = "machines, templates and profiles come and go; limited to those with the cluster's tags"
+	whyLogin   = "ECR knows no resource for a login, which gives no right by itself"
 	whyNames   = "names of instance profiles are made of cluster and class when they are needed"
 )
 
@@ -36,6 +37,7 @@ type ScalerRoleProps struct {
 	Queue                                  string   // name of an existing interruption queue; empty = none
 	Issuer                                 string   // of the cluster's OIDC tokens, without https://, for IRSA; empty = EKS Pod Identity
 	ImageParameters                        []string // SSM parameters of one's own that name images, as "/golden/x" or "/golden/*"
+	StrategyRepositories                   []string // of ECR that strategies are fetched from: "team/carbon", "team/*" or ARNs; none = no rights there
 	Ledger                                 *LedgerTable
 }
 
@@ -55,6 +57,9 @@ func NewScalerRole(scope constructs.Construct, id string, p ScalerRoleProps) *Sc
 	attach(c, "LaunchPolicy", "Machines of the cluster's node pools", role, launchStatements(p))
 	attach(c, "ProfilePolicy", "Instance profiles of the cluster's node classes", role, profileStatements(p))
 	attach(c, "DiscoveryPolicy", "What can be bought, and where", role, discoveryStatements(p))
+	if len(p.StrategyRepositories) > 0 {
+		attach(c, "StrategyPolicy", "Programs of strategies", role, strategyStatements(p.StrategyRepositories))
+	}
 	p.Ledger.Grant(c, "LedgerPolicy", role, true)
 	scaler := &ScalerRole{Construct: c, Role: role}
 	if p.Issuer == "" {
@@ -261,4 +266,22 @@ func discoveryStatements(p ScalerRoleProps) []Statement {
 		})
 	}
 	return s
+}
+
+// strategyStatements let programs be fetched from repositories, given by name in this account and region or by ARN.
+func strategyStatements(repositories []string) []Statement {
+	var resources []string
+	for _, r := range repositories {
+		if !strings.HasPrefix(r, "arn:") {
+			r = arn("ecr", *awscdk.Aws_REGION(), *awscdk.Aws_ACCOUNT_ID(), "repository/"+r)
+		}
+		resources = append(resources, r)
+	}
+	return []Statement{
+		{Sid: "AllowRegistryLogin", Actions: []string{"ecr:GetAuthorizationToken"}, Resources: []string{"*"}, Wildcard: whyLogin},
+		{
+			Sid: "AllowStrategyPulls", Actions: []string{"ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}, Resources: resources,
+			Wildcard: "repositories that who deploys has named, by path where they end with *",
+		},
+	}
 }

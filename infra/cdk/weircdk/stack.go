@@ -70,7 +70,7 @@ func NewStack(scope constructs.Construct, cfg Config) awscdk.Stack {
 	node := NewNodeRole(stack, "NodeRole", cfg.ClusterName, cfg.NodeRole)
 	scaler := NewScalerRole(stack, "ScalerRole", ScalerRoleProps{
 		ClusterName: cfg.ClusterName, Namespace: cfg.Namespace, ServiceAccount: cfg.ServiceAccount, Issuer: cfg.Issuer,
-		NodeRoleArn: node.Arn, Queue: cfg.Queue, ImageParameters: cfg.ImageParameters, Ledger: ledger,
+		NodeRoleArn: node.Arn, Queue: cfg.Queue, ImageParameters: cfg.ImageParameters, StrategyRepositories: cfg.StrategyRepositories, Ledger: ledger,
 	})
 	values := chartValues(cfg, ledger, scaler)
 	var release *Release

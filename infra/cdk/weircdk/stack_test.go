@@ -122,6 +122,7 @@ func everything(c *Config) {
 	c.Subnets, c.VPC, c.ClusterSecurityGroup = []string{"subnet-0aaaaaa1", "subnet-0aaaaaa2"}, "vpc-0aaaaaa1", "sg-0aaaaaa1"
 	c.DiscoverySubnets, c.DiscoverySecurityGroups = []string{"subnet-0bbbbbb1"}, []string{"sg-0bbbbbb1"}
 	c.PermissionsBoundary, c.AlarmTopic = "Boundary", "arn:aws:sns:us-east-1:123456789012:operators"
+	c.StrategyRepositories = []string{"team/carbon", "strategies/*", "arn:aws:ecr:eu-west-1:210987654321:repository/shared/night-owl"}
 	c.Issuer, c.ImageParameters = "oidc.eks.us-east-1.amazonaws.com/id/ABC", []string{"/golden/image", "/golden/arm/*"}
 }
 
@@ -688,6 +689,9 @@ func TestReadConfig(t *testing.T) {
 		"no version":                           {map[string]string{"newCluster": "yes"}, []string{"expected a minor version"}},
 		"reserved concurrency":                 {map[string]string{"reservedConcurrency": "-1"}, []string{"expected a number from 0 to 1000"}},
 		"no reserved concurrency":              {map[string]string{"reservedConcurrency": "0"}, nil},
+		"repositories":                         {map[string]string{"strategyRepositories": "team/night-owl,team/*,arn:aws:ecr:us-east-1:123456789012:repository/x"}, nil},
+		"every repository":                     {map[string]string{"strategyRepositories": "*"}, []string{"names or ARNs of repositories, not URIs"}},
+		"repository URI":                       {map[string]string{"strategyRepositories": "team/carbon,123456789012.dkr.ecr.us-east-1.amazonaws.com/team/carbon:v1"}, []string{"names or ARNs of repositories, not URIs"}},
 		"parameter ARN":                        {map[string]string{"imageParameters": "/a,arn:aws:ssm:x"}, []string{"names of parameters, not ARNs"}},
 
 		"role ARN":          {map[string]string{"nodeRole": "arn:aws:iam::123456789012:role/x"}, []string{"the name of a role, not its ARN"}},
