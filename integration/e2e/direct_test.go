@@ -192,7 +192,7 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: twice}}}
 		"another pod of that name": {&stranger, drain.Gone},
 		"no such pod":              {&gone, drain.Gone},
 	} {
-		if got, err := c.Evict(t.Context(), x.pod); got != x.want || err != nil {
+		if got, err := c.Evict(t.Context(), x.pod, 0); got != x.want || err != nil {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, x.want)
 		}
 	}

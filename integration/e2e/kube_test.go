@@ -510,16 +510,16 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: two}}}
 		}
 		return nil
 	})
-	wants(t, "held by a budget", k.Evict(ctx, held), execute.ErrBlocked)
+	wants(t, "held by a budget", k.Evict(ctx, held, 0), execute.ErrBlocked)
 	if n := calls.Load(); n != 1 { // the server asks for another try in 10 s; whether there is one is for the drain to say
 		t.Errorf("%d calls, want 1: the client tried again by itself", n)
 	}
-	wants(t, "two budgets", k.Evict(ctx, twice), execute.ErrMultiplePDBs)
+	wants(t, "two budgets", k.Evict(ctx, twice, 0), execute.ErrMultiplePDBs)
 	other := *free
 	other.UID = "11111111-2222-3333-4444-555555555555"
-	wants(t, "another uid", k.Evict(ctx, &other), execute.ErrConflict)
-	wants(t, "free", k.Evict(ctx, free), nil)
-	wants(t, "gone", k.Evict(ctx, free), execute.ErrNotFound)
+	wants(t, "another uid", k.Evict(ctx, &other, 0), execute.ErrConflict)
+	wants(t, "free", k.Evict(ctx, free, 0), nil)
+	wants(t, "gone", k.Evict(ctx, free, 0), execute.ErrNotFound)
 	wants(t, "delete past the budget", k.DeletePod(ctx, held, 0), nil)
 	o, err := c.Client.CoreV1().Pods(ns).Get(ctx, held.Name, metav1.GetOptions{})
 	switch {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ import (
 	"github.com/weir-project/weir/infra/crds"
 	"github.com/weir-project/weir/integration/fakekubelet"
 	"github.com/weir-project/weir/integration/harness"
+	"github.com/weir-project/weir/lambda/interruption/respond"
 )
 
 // binaries are the function, built as it is deployed, and the emulator of its runtime.
@@ -83,8 +85,46 @@ func TestLambda(t *testing.T) {
 
 // function is the interruption function under the emulator.
 type function struct {
-	t   testing.TB
-	url string
+	t    testing.TB
+	url  string
+	said *output
+}
+
+// output is what a process says; it may be read while it speaks.
+type output struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// cordons are the times from the start of an invocation to a cordon that the function has reported so far.
+func (f *function) cordons() (times []time.Duration) {
+	f.t.Helper()
+	for line := range strings.Lines(f.said.String()) {
+		at := strings.IndexByte(line, '{')
+		if at < 0 || !strings.Contains(line, respond.MetricTimeToCordon) {
+			continue
+		}
+		var m struct{ TimeToCordon []float64 }
+		if err := json.Unmarshal([]byte(line[at:]), &m); err != nil {
+			f.t.Fatalf("metric %q: %v", line, err)
+		}
+		for _, ms := range m.TimeToCordon {
+			times = append(times, time.Duration(ms*float64(time.Millisecond)))
+		}
+	}
+	return times
 }
 
 // startFunction starts the function against the cluster. timeout is that of its invocations, in seconds.
@@ -101,8 +141,8 @@ func startFunctionAt(t testing.TB, b binaries, kubeconfig, timeout string) *func
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "KUBECONFIG=" + kubeconfig, "CLUSTER_NAME=e2e", "WEIR_ACCOUNT=111122223333",
 		"AWS_REGION=us-east-1", "AWS_LAMBDA_FUNCTION_TIMEOUT=" + timeout,
 	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	out := &output{}
+	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the emulator's child ends with it
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -122,7 +162,7 @@ func startFunctionAt(t testing.TB, b binaries, kubeconfig, timeout string) *func
 			t.Logf("emulator and function said:\n%s", out.String())
 		}
 	})
-	f := &function{t: t, url: "http://" + address + "/2015-03-31/functions/function/invocations"}
+	f := &function{t: t, said: out, url: "http://" + address + "/2015-03-31/functions/function/invocations"}
 	harness.Eventually(t, "emulator", patience, func(ctx context.Context) error {
 		select {
 		case <-ended:

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/weir-project/weir/core/event"
 	"github.com/weir-project/weir/core/interrupt"
 	"github.com/weir-project/weir/core/model"
+	"github.com/weir-project/weir/integration/harness"
 )
 
 // reclaims takes machines away from under the workload web.
@@ -63,7 +65,7 @@ func (r *reclaims) take(name, node string, replicas int, how reclaim) {
 		body = r.announced(instance)
 	}
 	if how.lambda {
-		got := r.fn.mustInvoke(body)
+		got := r.cordonsInTime(name, body, how.scaler && how.replaced)
 		switch {
 		case how.unrecorded && got.ErrorMessage != "":
 			r.t.Logf("%s: the function said %s", name, got.ErrorMessage)
@@ -91,6 +93,49 @@ func (r *reclaims) take(name, node string, replicas int, how reclaim) {
 	}
 	r.t.Logf("%s: cordoned after %v, machine asked for after %v, last pod asked to leave after %v, all elsewhere after %v, %d ready at least", name,
 		seen.cordoned.Sub(start).Round(time.Millisecond), max(0, seen.bought.Sub(start).Round(time.Millisecond)), seen.evicted.Sub(start).Round(time.Millisecond), took.Round(time.Millisecond), seen.least)
+}
+
+// cordonWithin is the promise of the function: from the start of an invocation to the cordon.
+const cordonWithin = time.Second
+
+// cordonsInTime invokes the function and holds what it reports of its cordon against the promise. A machine that is so busy
+// that the API server answers slowly gets as much more as ten answers take. raced says that the scaler may have cordoned first,
+// so that the function has nothing to report.
+func (r *reclaims) cordonsInTime(name, body string, raced bool) answer {
+	r.t.Helper()
+	before := len(r.fn.cordons())
+	slow := r.roundTrip()
+	got := r.fn.mustInvoke(body)
+	slow = max(slow, r.roundTrip())
+	if !raced { // its output comes by another way than its answer
+		harness.Eventually(r.t, name+": the function reports a cordon", patience, func(context.Context) error {
+			if len(r.fn.cordons()) == before {
+				return errors.New("none yet")
+			}
+			return nil
+		})
+	}
+	limit := cordonWithin + 10*slow
+	for _, took := range r.fn.cordons()[before:] {
+		if took > limit {
+			r.t.Errorf("%s: cordoned %v after the event came, promised are %v", name, took, limit)
+		}
+		r.t.Logf("%s: the function cordoned after %v of %v", name, took, limit)
+	}
+	return got
+}
+
+// roundTrip is how long the API server takes to answer, the slowest of three times.
+func (r *reclaims) roundTrip() (slowest time.Duration) {
+	r.t.Helper()
+	for range 3 {
+		start := time.Now()
+		if _, err := r.Client.CoreV1().Nodes().List(r.t.Context(), metav1.ListOptions{Limit: 1}); err != nil {
+			r.t.Fatal(err)
+		}
+		slowest = max(slowest, time.Since(start))
+	}
+	return slowest
 }
 
 // announced has EC2 take the machine, and is the event that it sends.

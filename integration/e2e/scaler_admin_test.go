@@ -152,7 +152,7 @@ func (o *operated) refusals(t *testing.T, leader, follower *scaler, to program) 
 		{"may only look", leader, "bob", []string{"swap", "mine", "--to", to.path + "@sha256:" + to.sum}, 1, `user "system:serviceaccount:default:bob" may not update /weir/strategies/mine/swap`},
 		{"may not look", leader, "eve", []string{"list"}, 1, "may not get /weir/strategies"},
 		{"no such strategy", leader, "ann", []string{"swap", "yours", "--to", to.path + "@sha256:" + to.sum}, 2, `there is no strategy "yours"`},
-		{"a tag", leader, "ann", []string{"swap", "mine", "--to", "registry.example/mine@sha256:12"}, 2, "expected registry/repository@sha256:"},
+		{"a tag", leader, "ann", []string{"swap", "mine", "--to", "registry.example/mine:1.0"}, 2, "expected @sha256: and 64 hexadecimal digits at the end"},
 		{"no such file", leader, "ann", []string{"swap", "mine", "--to", "/does/not/exist@sha256:" + to.sum, "--wait", "3s"}, 1, "the one before goes on"},
 	} {
 		code, text := o.run(t, tt.s, tt.as, tt.args...)
@@ -294,8 +294,8 @@ func (o *operated) kubeconfig(t *testing.T, account string) string {
 	return path
 }
 
-// run runs weir strategy as a service account against a scaler; there is no kubelet whose
-// port could be forwarded.
+// run runs weir strategy as a service account against a scaler, at the scaler's own
+// address; TestForwardThroughAnAPIServer goes through the API server.
 func (o *operated) run(t *testing.T, s *scaler, as string, args ...string) (int, string) {
 	t.Helper()
 	cmd := exec.Command(o.weir, append(append([]string{"strategy"}, args...), "--kubeconfig", o.kubeconfig(t, as), "--scaler", "http://"+s.address(t, "admin"))...)

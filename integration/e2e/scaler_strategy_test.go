@@ -104,7 +104,7 @@ func (k *killed) killStrategies(t *testing.T, s *scaler, held string) {
 			t.Fatalf("kill strategy process %d: %v", pid, err)
 		}
 	}
-	s.says(t, `"msg":"strategy did not answer, the built-in did"`, `"strategy":"`+heldName+`"`)
+	s.says(t, `"msg":"strategy did not answer, another did"`, `"strategy":"`+heldName+`"`)
 	if !s.said(t, `"strategy":"`+heldName+`"`, `"outcome":"dead"`) {
 		t.Log("this machine was so slow that the call had been given up before the kill")
 	}

@@ -12,7 +12,8 @@
 // nodes cost little more than one.
 //
 // It must not decide anything: no scheduling, no eviction, no removal of Node
-// objects. It runs no containers, mounts nothing and opens no port. Failed calls
+// objects. It runs no containers, mounts nothing and opens no port; ForwardPorts is
+// what a kubelet's port serves of port forwarding, for who opens one. Failed calls
 // are repeated and logged; nothing is dropped.
 //
 //	kubelets, err := fakekubelet.New(fakekubelet.Config{Client: client, Logger: log})

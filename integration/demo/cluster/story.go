@@ -152,7 +152,7 @@ func (s *story) price(ctx context.Context, most float64) error {
 	if sum > most {
 		return fmt.Errorf("the machines cost %.4f USD/h, expected at most %.4f", sum, most)
 	}
-	s.out.tell(simulate.Happening{Kind: "price", Text: fmt.Sprintf("%d machines for ten pods; the cheapest possible is 0.9972", len(list)), USDPerHour: sum})
+	s.out.tell(simulate.Happening{Kind: "price", Text: fmt.Sprintf("%d machines for ten pods, for at most %.2f USD/h", len(list), most), USDPerHour: sum})
 	return nil
 }
 
