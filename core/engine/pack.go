@@ -346,7 +346,8 @@ func (p *packer) better(a, b []column, leftA, leftB []int64) bool {
 //
 // The first round is plain greedy; each further one raises the value of pods that
 // ended on inefficient nodes, so that they are served while good partners are
-// still there. In the end the least efficient nodes are packed again together.
+// still there. In the end the least efficient nodes are packed again together, and onto
+// a single one where that is cheaper.
 func (p *packer) pack(value []float64, left []int64) []column {
 	p.number()
 	start := slices.Clone(left)
@@ -364,6 +365,7 @@ func (p *packer) pack(value []float64, left []int64) []column {
 		best = p.fold(best, value, effort/8)
 		best = p.improve(best, bestLeft, value, min(effortOfImprove+improvePerUnit*units/5, improvePerUnit*units))
 		best = p.fold(best, value, effort/8)
+		best = p.merge(best, value)
 	}
 	copy(left, bestLeft)
 	return best

@@ -130,7 +130,7 @@ func TestMovesTellOfPods(t *testing.T) {
 // which one runs, and a plan of which machines here and elsewhere draw a part.
 func TestCommitmentsAreUsedFirst(t *testing.T) {
 	t.Parallel()
-	w := workloads(30, 50, 8, 90)
+	w := workloads(30, 50, 8, 100)
 	w.Nodes = []*model.Node{machine("r1", "m5.xlarge", "us-east-1a", model.OnDemand, 0.192), machine("p1", "c5.xlarge", "us-east-1a", model.OnDemand, 0.17)}
 	onDemand := model.LabelMatch{Key: model.LabelCapacityType, Values: []string{model.OnDemand}}
 	reserved := model.OfferingSelector{onDemand, {Key: model.LabelInstanceType, Values: []string{"m5.xlarge"}}}
