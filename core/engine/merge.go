@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// effortOfMerge bounds how many options are looked at for pairs of nodes.
-const effortOfMerge = 500_000
+// effortOfMerge bounds how many options and groups are looked at for pairs of nodes.
+const effortOfMerge = 200_000
 
 // merge puts the pods of several nodes onto a single one where one that holds them all
 // is cheaper: those of the least efficient nodes, however many, and those of any two. A
@@ -33,7 +33,7 @@ type merger struct {
 	*packer
 	cols   []column // least efficient first
 	room   []int64  // the most of any option
-	effort int      // left, in options looked at for pairs
+	effort int      // left, in options and groups looked at for pairs
 	best   *column  // the node that saves the most, nil = none yet
 	rest   []column // what stays beside it
 	saved  float64  // USD per hour
@@ -61,7 +61,7 @@ func (m *merger) pairs() {
 			if i == j && m.cols[i].times < 2 {
 				continue
 			}
-			if m.effort -= len(m.options); m.effort < 0 {
+			if m.effort -= len(m.options) + len(m.groups); m.effort < 0 {
 				return
 			}
 			clear(units)
