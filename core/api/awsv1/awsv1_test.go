@@ -116,7 +116,7 @@ func FuzzKubeletConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		spec := `{"kubelet":` + text + `}`
 		if !json.Valid([]byte(spec)) {
-			t.Skip()
+			t.Skip("not JSON")
 		}
 		c := &awsv1.EC2NodeClass{}
 		if err := json.Unmarshal([]byte(`{"spec":`+spec+`}`), c); err != nil {
